@@ -1,0 +1,140 @@
+"""Reading a configuration file and laying flags over it. Reads one file; otherwise pure.
+
+Errors read `file:key: problem`, with the flag's name in the place of the file for a flag.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from mooncake_core.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+C = TypeVar("C", bound=msgspec.Struct)
+Origins = dict[str, str]
+"""Dotted key -> "default", "flag" or "FILE"."""
+
+
+def load_config(
+    kind: type[C], path: Path | None = None, overrides: Mapping[str, Any] | None = None
+) -> tuple[C, Origins]:
+    """Return a `kind` from the file, with `overrides` laid over it, and where each value is from.
+
+    Args:
+        kind: the struct that the file holds.
+        path: a TOML file, or None for defaults only.
+        overrides: dotted key -> value, from flags; None values are skipped.
+
+    Raises:
+        ConfigError: "file:key: problem".
+    """
+    table = _read(path) if path is not None else {}
+    source = str(path) if path is not None else "defaults"
+    _refuse_unknown(kind, table, source)
+    origins: Origins = {key: str(path) for key, _ in _leaves(table)}
+    for key, value in (overrides or {}).items():
+        if value is None:
+            continue
+        _check_override(kind, key, value)
+        _set(table, key, value)
+        origins[key] = "flag"
+    try:
+        config = msgspec.convert(table, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_explain(source, str(error), origins)) from error
+    for key, _ in _leaves(msgspec.to_builtins(config)):
+        origins.setdefault(key, "default")
+    return config, origins
+
+
+def render_config(config: msgspec.Struct, origins: Origins) -> list[tuple[str, Any, str]]:
+    """Return (dotted key, value, origin) of every value of `config`, in the order of its fields."""
+    return [(key, value, origins[key]) for key, value in _leaves(msgspec.to_builtins(config))]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read it: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from error
+
+
+def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _set(table: dict[str, Any], key: str, value: Any) -> None:
+    *parents, leaf = key.split(".")
+    for parent in parents:
+        table = table.setdefault(parent, {})
+    table[leaf] = value
+
+
+def _fields(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    return {field.name: field.type for field in msgspec.structs.fields(kind)}
+
+
+def _refuse_unknown(
+    kind: type[msgspec.Struct], table: Mapping[str, Any], source: str, prefix: str = ""
+) -> None:
+    fields = _fields(kind)
+    for name, value in table.items():
+        key = f"{prefix}{name}"
+        if name not in fields:
+            near = difflib.get_close_matches(name, fields, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(fields)}"
+            raise ConfigError(f"{source}:{key}: unknown key; {hint}")
+        inner = fields[name]
+        if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
+            if not isinstance(value, Mapping):
+                raise ConfigError(f"{source}:{key}: Expected a table, got `{type(value).__name__}`")
+            _refuse_unknown(inner, value, source, f"{key}.")
+
+
+def _check_override(kind: type[msgspec.Struct], key: str, value: Any) -> None:
+    """Convert one flag's value alone, so that its error names the flag."""
+    *parents, leaf = key.split(".")
+    for parent in parents:
+        kind = _fields(kind)[parent]
+    try:
+        msgspec.convert(value, _fields(kind)[leaf])
+    except msgspec.ValidationError as error:
+        flag = "--" + key.replace(".", "-").replace("_", "-")
+        raise ConfigError(f"{flag}:{key}: {error}; got {value!r}") from error
+
+
+_AT = re.compile(r" - at `\$\.?([^`]*)`$")
+
+
+def _explain(source: str, message: str, origins: Origins) -> str:
+    """Turn msgspec's "problem - at `$.key`" into "source:key: problem"."""
+    match = _AT.search(message)
+    text = _AT.sub("", message)
+    key = match.group(1) if match else ""
+    # A __post_init__ names its own key, relative to the struct it is in.
+    inner = re.match(r"([a-z_]+): (.*)", text, re.DOTALL)
+    if inner is not None:
+        key = f"{key}.{inner.group(1)}" if key else inner.group(1)
+        text = inner.group(2)
+    if origins.get(key) == "flag":
+        source = "--" + key.replace(".", "-").replace("_", "-")
+    return f"{source}:{key}: {text}" if key else f"{source}: {text}"

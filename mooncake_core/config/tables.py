@@ -1,0 +1,193 @@
+"""Every table that a configuration file may hold. Pure.
+
+A daemon's file is the struct named after it: `mooncake master` reads MasterConfig, and so on. Keys
+that are absent have the default shown; unknown ones are errors. Sizes are strings with a unit.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from mooncake_core.errors import ConfigError
+from mooncake_core.units import parse_size
+
+Address = Annotated[str, Meta(pattern=r"^(\[[0-9A-Fa-f:.%a-z]+\]|[^:\s\[\]]+):[0-9]{1,5}$")]
+"""host:port; an IPv6 host stands in brackets; port 0 takes a free one."""
+Size = Annotated[str, Meta(pattern=r"^\s*[0-9]")]
+PositiveSeconds = Annotated[float, Meta(gt=0, le=86_400)]
+
+
+class Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all tables."""
+
+
+def size_bytes(key: str, text: str, *, minimum: int = 1) -> int:
+    """Return the bytes of a Size, or raise ConfigError that starts with `key`."""
+    try:
+        size = parse_size(text)
+    except ConfigError as error:
+        raise ValueError(f"{key}: {error}") from error
+    if size < minimum:
+        raise ValueError(f"{key}: {text!r} is {size} bytes; at least {minimum} are needed")
+    return size
+
+
+class TransferConfig(Table):
+    """`[transfer]`: how bytes move."""
+
+    listen: Address = "127.0.0.1:0"
+    """Where peers reach this process's memory. The address is also what peers are told."""
+    same_host: Literal["shm", "network"] = "shm"
+    """How to reach peers on this host: by mapping their memory, or through the network as others."""
+    io_threads: Annotated[int, Meta(ge=1, le=64)] = 2
+    """Threads that carry out submitted batches. More: more batches at once, more contention."""
+    timeout_s: PositiveSeconds = 10.0
+    """A batch that takes longer has failed."""
+
+
+class StoreClientConfig(Table):
+    """`[pool]`: how a process uses the store."""
+
+    master: Address = "127.0.0.1:7400"
+    replicas: Annotated[int, Meta(ge=1, le=16)] = 1
+    """Copies of each object on distinct nodes; fewer are kept, and reported, where nodes are few."""
+    timeout_s: PositiveSeconds = 5.0
+    """How long one call waits for the master."""
+
+
+class MasterConfig(Table):
+    """`mooncake master`."""
+
+    listen: Address = "127.0.0.1:7400"
+    """Where clients and store nodes connect."""
+    admin: Address = "127.0.0.1:7401"
+    """HTTP: /health, /metrics, /status."""
+    client_ttl_s: PositiveSeconds = 3.0
+    """A client or node that is silent for longer is expelled and its writes are fenced."""
+    lease_s: PositiveSeconds = 5.0
+    """How long a read is protected without renewal; clients renew while a read is in flight."""
+
+
+class StoreConfig(Table):
+    """`mooncake store`: lends memory to the pool."""
+
+    master: Address = "127.0.0.1:7400"
+    capacity: Size = "1 GiB"
+    """DRAM lent. Taken at start-up."""
+    transfer: TransferConfig = TransferConfig()
+
+    def __post_init__(self) -> None:
+        """Refuse a capacity that is no size."""
+        size_bytes("capacity", self.capacity, minimum=1 << 20)
+
+    @property
+    def capacity_bytes(self) -> int:
+        """The capacity in bytes."""
+        return parse_size(self.capacity)
+
+
+class ModelConfig(Table):
+    """`[model]`: what is served."""
+
+    path: str = "smollm2-135m-instruct"
+    """A folder with config.json, *.safetensors and tokenizer.json; a .gguf file; the built-in name;
+    or dummy:CONFIG.json for random weights."""
+    name: str = ""
+    """What clients call it; empty: the path's last part."""
+    dtype: Literal["auto", "bfloat16", "float32"] = "auto"
+    """auto: bfloat16 where the device multiplies it natively, else float32."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
+    backend: Literal["auto", "native", "transformers"] = "auto"
+    """auto: the own runtime where it knows the architecture, else transformers."""
+
+
+class WorkerConfig(Table):
+    """Base of the two instance kinds."""
+
+    listen: Address = "127.0.0.1:0"
+    """HTTP."""
+    conductor: Address = "127.0.0.1:8000"
+    model: ModelConfig = ModelConfig()
+    transfer: TransferConfig = TransferConfig()
+    pool_tokens: Annotated[int, Meta(ge=256, le=1 << 30)] = 32_768
+    """KV slots. Memory is taken at start-up: this times the model's KV bytes a token."""
+    threads: Annotated[int, Meta(ge=1, le=1024)] = 1
+    """Compute threads. On a shared machine more than its share of cores makes all slower."""
+
+
+class PrefillConfig(WorkerConfig):
+    """`mooncake prefill`: reads prompts."""
+
+    pool: StoreClientConfig = StoreClientConfig()
+    block_tokens: Annotated[int, Meta(ge=16, le=4096)] = 256
+    """The prefill grid and the store's unit; equal on all instances of a cluster."""
+
+
+class DecodeConfig(WorkerConfig):
+    """`mooncake decode`: writes answers."""
+
+    max_batch: Annotated[int, Meta(ge=1, le=1024)] = 16
+    """Sequences a step."""
+    block_tokens: Annotated[int, Meta(ge=16, le=4096)] = 256
+
+
+class SloConfig(Table):
+    """`[slo]`: what a request is refused for, with 429, when it cannot be met."""
+
+    ttft_s: PositiveSeconds = 120.0
+    """Source: FAST '25 uses 30 s on GPUs; a CPU needs more."""
+    tbt_s: PositiveSeconds = 5.0
+
+
+class ConductorConfig(Table):
+    """`mooncake conductor`: the OpenAI-compatible gateway and scheduler."""
+
+    listen: Address = "127.0.0.1:8000"
+    model: ModelConfig = ModelConfig()
+    pool: StoreClientConfig = StoreClientConfig()
+    slo: SloConfig = SloConfig()
+    balancing_threshold: Annotated[float, Meta(ge=1, le=1e6)] = 2.0
+    """Fetch from afar when the best match is this many times the local one. FAST '25 Algorithm 1
+    does not publish its value."""
+    default_max_tokens: Annotated[int, Meta(ge=1, le=1 << 20)] = 512
+    """Answer length when the request names none; cut to what the context leaves."""
+    request_timeout_s: PositiveSeconds = 300.0
+    """The longest that any request may take."""
+    instance_ttl_s: PositiveSeconds = 3.0
+    """An instance that is silent for longer is dropped."""
+    max_body: Size = "4 MiB"
+
+    def __post_init__(self) -> None:
+        """Refuse a max_body that is no size."""
+        size_bytes("max_body", self.max_body)
+
+    @property
+    def max_body_bytes(self) -> int:
+        """The largest request body accepted, in bytes."""
+        return parse_size(self.max_body)
+
+
+class UpConfig(Table):
+    """`mooncake up`: a whole cluster on this machine."""
+
+    listen: Address = "127.0.0.1:8000"
+    """The public endpoint."""
+    model: ModelConfig = ModelConfig()
+    stores: Annotated[int, Meta(ge=1, le=64)] = 2
+    prefills: Annotated[int, Meta(ge=1, le=64)] = 2
+    decodes: Annotated[int, Meta(ge=1, le=64)] = 1
+    store_capacity: Size = "1 GiB"
+    """Of each store node."""
+    pool_tokens: Annotated[int, Meta(ge=256, le=1 << 30)] = 32_768
+    """KV slots of each prefill and decode instance."""
+    max_batch: Annotated[int, Meta(ge=1, le=1024)] = 16
+    replicas: Annotated[int, Meta(ge=1, le=16)] = 1
+    same_host: Literal["shm", "network"] = "shm"
+    slo: SloConfig = SloConfig()
+
+    def __post_init__(self) -> None:
+        """Refuse a store_capacity that is no size."""
+        size_bytes("store_capacity", self.store_capacity, minimum=1 << 20)

@@ -1,0 +1,133 @@
+"""Every error that Mooncake raises on purpose.
+
+MooncakeError                what the world did wrong
+├── ConfigError              a file or flag is wrong: "file:key: problem"
+├── TopologyError            the host cannot be read the way it was asked for
+├── NativeUnavailable        the native library is missing or does not fit
+├── WireError                a peer spoke, but not our protocol
+│   └── WrongPeer            who answered is not who was asked for
+├── ModelError               a checkpoint or a model configuration cannot be used
+├── RequestError             a user's request is wrong; the message is for the user
+├── TransferError            bytes did not move
+│   ├── TransferTimeout      the deadline passed; the target is dirty until fenced
+│   ├── PeerUnreachable      no connection, or it died
+│   ├── BufferNotRegistered  an address outside every registered buffer
+│   ├── ChecksumMismatch     the bytes that arrived are not the bytes that were sent
+│   └── Fenced               the owner revoked this process's writes
+└── StoreError               the store could not do it
+    ├── OutOfSpace           nothing evictable is left that would make room
+    ├── LeaseExpired         the lease ended before the read did
+    ├── StaleEpoch           the descriptor is of an earlier master
+    └── StoreUnavailable     no master or node to serve this now
+
+A miss, a refusal and a full queue are answers, not errors; what we did wrong is an `assert`.
+Pure; no imports but the standard library.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+Scope = Literal["request", "endpoint", "nic", "process"]
+
+
+class MooncakeError(Exception):
+    """What the world did wrong. `scope` is the largest thing lost."""
+
+    scope: ClassVar[Scope] = "process"
+    retryable: ClassVar[bool] = False
+
+
+class ConfigError(MooncakeError):
+    """A file or flag is wrong; the message reads "file:key: problem"."""
+
+
+class TopologyError(MooncakeError):
+    """The host cannot be read the way it was asked for."""
+
+
+class NativeUnavailable(MooncakeError):
+    """The native library is missing or does not fit this interpreter."""
+
+
+class WireError(MooncakeError):
+    """A peer spoke, but not our protocol or not this version of it."""
+
+    scope = "endpoint"
+
+
+class WrongPeer(WireError):
+    """Who answered is not who was asked for."""
+
+
+class ModelError(MooncakeError):
+    """A checkpoint or a model configuration cannot be used."""
+
+
+class RequestError(MooncakeError):
+    """A user's request is wrong; the message is for the user."""
+
+    scope = "request"
+
+
+class TransferError(MooncakeError):
+    """Bytes did not move."""
+
+    scope = "request"
+
+
+class TransferTimeout(TransferError):
+    """The deadline passed; the target is dirty until its owner has fenced the writer."""
+
+    retryable = True
+
+
+class PeerUnreachable(TransferError):
+    """No connection to the peer, or it died."""
+
+    scope = "endpoint"
+    retryable = True
+
+
+class BufferNotRegistered(TransferError):
+    """An address lies outside every registered buffer."""
+
+
+class ChecksumMismatch(TransferError):
+    """The bytes that arrived are not the bytes that were sent."""
+
+    retryable = True
+
+
+class Fenced(TransferError):
+    """The owner of the memory revoked this process's writes."""
+
+    scope = "process"
+
+
+class StoreError(MooncakeError):
+    """The store could not do it."""
+
+    scope = "request"
+
+
+class OutOfSpace(StoreError):
+    """Nothing evictable is left that would make room."""
+
+
+class LeaseExpired(StoreError):
+    """The lease ended before the read did; what was read is not to be used."""
+
+    retryable = True
+
+
+class StaleEpoch(StoreError):
+    """The descriptor is of an earlier master; look the key up again."""
+
+    retryable = True
+
+
+class StoreUnavailable(StoreError):
+    """No master or no node can serve this now."""
+
+    retryable = True
