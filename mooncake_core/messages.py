@@ -21,6 +21,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from mooncake_core.blocks import KvIdentity
+
 NonNegative = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Role = Literal["prefill", "decode"]
@@ -54,6 +56,17 @@ class ModelInfo(Message):
     kv_bytes_per_token: Positive
     context_tokens: Positive
     vocab: Positive
+
+
+def kv_identity(model: ModelInfo) -> KvIdentity:
+    """Return what the block names of `model` are keyed by; every process names blocks by this."""
+    return KvIdentity(
+        weights_digest=model.weights_digest,
+        dtype=model.dtype,
+        layout=model.layout,
+        block_tokens=model.block_tokens,
+        kernel_class=model.kernel_class,
+    )
 
 
 class InstanceInfo(Message):
