@@ -140,8 +140,9 @@ class DecodeRequest(Message):
 
 
 class Reserved(Message, tag="reserved"):
-    """Where prefill writes: slot t of the prompt is token t % page_tokens of pages[t // page_tokens].
+    """Where prefill writes: token t of the prompt goes to slot t % page_tokens of its page.
 
+    That page is pages[t // page_tokens].
     The KV of layer l, K (0) or V (1), page p starts at byte
     ((l * 2 + kv) * pool_pages + p) * page_bytes of the segment.
     """
