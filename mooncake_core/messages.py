@@ -29,10 +29,10 @@ Role = Literal["prefill", "decode"]
 
 
 class Message(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of all messages. Each names kw_only itself: msgspec does not inherit it."""
+    """Base of all messages. Each says kw_only itself: it is not inherited."""
 
 
-class Sampling(Message, kw_only=True):
+class Sampling(Message, frozen=True, kw_only=True):
     """How the next token is chosen. temperature 0 is greedy."""
 
     temperature: Annotated[float, Meta(ge=0, le=2)] = 1.0
@@ -42,7 +42,7 @@ class Sampling(Message, kw_only=True):
     seed: Annotated[int, Meta(ge=0, lt=1 << 63)] = 0
 
 
-class ModelInfo(Message, kw_only=True):
+class ModelInfo(Message, frozen=True, kw_only=True):
     """The model that an instance serves, as far as others must agree on it."""
 
     name: str
@@ -69,7 +69,7 @@ def kv_identity(model: ModelInfo) -> KvIdentity:
     )
 
 
-class InstanceInfo(Message, kw_only=True):
+class InstanceInfo(Message, frozen=True, kw_only=True):
     """POST /internal/instances: an instance is there, or has a new identity."""
 
     instance_id: str
@@ -89,7 +89,7 @@ class InstanceInfo(Message, kw_only=True):
     """Calibrated at start-up; 0 for a decode instance."""
 
 
-class InstanceLoad(Message, kw_only=True):
+class InstanceLoad(Message, frozen=True, kw_only=True):
     """How busy an instance is, as it sees itself."""
 
     queued_requests: NonNegative = 0
@@ -105,7 +105,7 @@ class InstanceLoad(Message, kw_only=True):
     prefill_tokens_per_s: Annotated[float, Meta(ge=0)] = 0.0
 
 
-class KvEvents(Message, kw_only=True):
+class KvEvents(Message, frozen=True, kw_only=True):
     """Blocks that entered or left an instance's own pages, in hex, since the last heartbeat."""
 
     seq: NonNegative
@@ -114,7 +114,7 @@ class KvEvents(Message, kw_only=True):
     removed: list[str] = []
 
 
-class Heartbeat(Message, kw_only=True):
+class Heartbeat(Message, frozen=True, kw_only=True):
     """POST /internal/heartbeat. The answer is 204, or 410: unknown here, register (again)."""
 
     instance_id: str
@@ -123,7 +123,7 @@ class Heartbeat(Message, kw_only=True):
     """None when nothing changed."""
 
 
-class DecodeRequest(Message, kw_only=True):
+class DecodeRequest(Message, frozen=True, kw_only=True):
     """POST /v1/decode on a decode instance. Closing the connection cancels."""
 
     request_id: str
@@ -139,7 +139,7 @@ class DecodeRequest(Message, kw_only=True):
     """From now until the pages must have landed."""
 
 
-class Reserved(Message, tag="reserved", kw_only=True):
+class Reserved(Message, tag="reserved", frozen=True, kw_only=True):
     """Where prefill writes: token t of the prompt goes to slot t % page_tokens of its page.
 
     That page is pages[t // page_tokens].
@@ -160,7 +160,7 @@ class Reserved(Message, tag="reserved", kw_only=True):
     pages: list[int]
 
 
-class Token(Message, tag="token", kw_only=True):
+class Token(Message, tag="token", frozen=True, kw_only=True):
     """One token written by decode."""
 
     token_id: NonNegative
@@ -168,14 +168,14 @@ class Token(Message, tag="token", kw_only=True):
     """Of the answer; 0 is prefill's token and is never sent by decode."""
 
 
-class Finished(Message, tag="finished", kw_only=True):
+class Finished(Message, tag="finished", frozen=True, kw_only=True):
     """The stream ended well."""
 
     reason: Literal["stop", "length"]
     completion_tokens: Positive
 
 
-class Failed(Message, tag="failed", kw_only=True):
+class Failed(Message, tag="failed", frozen=True, kw_only=True):
     """The stream ended badly. Also the body of every error answer of an instance."""
 
     error: str
@@ -187,7 +187,7 @@ class Failed(Message, tag="failed", kw_only=True):
 DecodeEvent = Reserved | Token | Finished | Failed
 
 
-class PrefillRequest(Message, kw_only=True):
+class PrefillRequest(Message, frozen=True, kw_only=True):
     """POST /v1/prefill on a prefill instance. Closing the connection cancels."""
 
     request_id: str
@@ -206,7 +206,7 @@ class PrefillRequest(Message, kw_only=True):
     deadline_s: Annotated[float, Meta(gt=0)]
 
 
-class PrefillResult(Message, kw_only=True):
+class PrefillResult(Message, frozen=True, kw_only=True):
     """The first token, and what it cost."""
 
     request_id: str
@@ -226,7 +226,7 @@ class PrefillResult(Message, kw_only=True):
     """From the end of compute until decode had confirmed Landed."""
 
 
-class Landed(Message, kw_only=True):
+class Landed(Message, frozen=True, kw_only=True):
     """POST /v1/landed on a decode instance: every write of this attempt has completed."""
 
     request_id: str
@@ -236,7 +236,7 @@ class Landed(Message, kw_only=True):
     """CRC-32C a layer, over K then V of the prompt's tokens in order, without page padding."""
 
 
-class Released(Message, kw_only=True):
+class Released(Message, frozen=True, kw_only=True):
     """POST /v1/released on a decode instance: no write of this attempt is or will be in flight."""
 
     request_id: str
