@@ -38,7 +38,9 @@ def parse_size(text: str) -> int:
     number, unit = match.groups()
     factor = _UNITS.get(unit.upper())
     if factor is None:
-        raise ConfigError(f"{text!r}: unknown unit {unit!r}; use B, kB, MB, GB, TB, KiB, MiB, GiB or TiB")
+        raise ConfigError(
+            f"{text!r}: unknown unit {unit!r}; use B, kB, MB, GB, TB, KiB, MiB, GiB or TiB"
+        )
     size = float(number) * factor if "." in number else int(number) * factor
     if not math.isfinite(size) or size >= 1 << 63:
         raise ConfigError(f"{text!r} is larger than 2^63 bytes")
