@@ -1,0 +1,1 @@
+"""Tests that start a whole cluster of processes."""
