@@ -34,10 +34,7 @@ from mooncake_core.model_spec.checkpoint import prepare_checkpoint
 from mooncake_core.tokenizer import Tokenizer, load_tokenizer
 
 MODEL = "smollm2-135m-instruct"
-WORDS = (
-    "river stone lamp orchard velvet engine harbour candle winter pepper copper violin meadow "
-    "thunder basket mirror pilgrim saffron ladder compass walnut feather cavern anchor"
-).split()
+WORDS = ("river", "stone", "lamp", "orchard", "velvet", "engine", "harbour", "candle", "winter")
 QUESTIONS = ("Name the first word of the list.", "How many words are there, roughly?")
 
 
@@ -199,8 +196,8 @@ def main() -> None:
     for row in results:
         print(
             f"{row['dtype']:<10} {row['cold_s_median']:7.2f} s   {row['reused_s_median']:8.3f} s"
-            f"   {row['speedup_median']:5.1f} x ({row['speedup_min']:.1f}..{row['speedup_max']:.1f})"
-            f"   {row['cached_share_min']:6.1%}  {row['answers_equal']!s:<5}  "
+            f"   {row['speedup_median']:5.1f} x"
+            f" ({row['speedup_min']:.1f}..{row['speedup_max']:.1f})   {row['cached_share_min']:6.1%}  {row['answers_equal']!s:<5}  "
             f"{row['served_by_the_other']}"
         )
 
