@@ -197,8 +197,9 @@ def main() -> None:
         print(
             f"{row['dtype']:<10} {row['cold_s_median']:7.2f} s   {row['reused_s_median']:8.3f} s"
             f"   {row['speedup_median']:5.1f} x"
-            f" ({row['speedup_min']:.1f}..{row['speedup_max']:.1f})   {row['cached_share_min']:6.1%}  {row['answers_equal']!s:<5}  "
-            f"{row['served_by_the_other']}"
+            f" ({row['speedup_min']:.1f}..{row['speedup_max']:.1f})"
+            f"   {row['cached_share_min']:6.1%}  {row['answers_equal']!s:<5}"
+            f"  {row['served_by_the_other']}"
         )
 
 

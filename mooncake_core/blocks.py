@@ -2,7 +2,7 @@
 
 A prompt is cut into blocks of `block_tokens` tokens at absolute offsets. The name of block i is
 
-    name[i] = BLAKE2b-128(key = namespace, data = name[i-1] || tokens of block i as little-endian u32)
+    name[i] = BLAKE2b-128(key = namespace, data = name[i-1] || tokens of block i, little-endian u32)
 
 with name[-1] = 16 zero bytes. `namespace` is a digest over everything that changes the bytes of a
 block and over the tenant's salt, so that equal names mean equal KV. Only whole blocks have names.

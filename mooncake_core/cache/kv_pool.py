@@ -2,9 +2,9 @@
 
     storage  [layers, 2, pages, page_tokens, kv_heads, head_dim], contiguous; index 1: K 0, V 1
 
-A page holds `page_tokens` consecutive tokens of one sequence, in every layer. A sequence whose pages
-are consecutive is read through a view, without a copy, so allocators prefer runs. Not thread-safe by
-itself: writers of different pages may run at once.
+A page holds `page_tokens` consecutive tokens of one sequence, in every layer. A sequence whose
+pages are consecutive is read through a view, without a copy, so allocators prefer runs. Not
+thread-safe by itself: writers of different pages may run at once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What a model is to a worker: one forward pass over a ragged batch and a paged KV pool.
 
-A backend computes; it never decides which pages, which order, or what to send where. Prefill and decode
-use the same call: a prefill chunk is one sequence with many new tokens, a decode step is many sequences with one.
+A backend computes; it never decides which pages, which order, or what to send where. Prefill and
+decode use the same call: a prefill chunk is one sequence with many new tokens, a decode step is
+many sequences with one.
 """
 
 from __future__ import annotations
