@@ -1,5 +1,7 @@
 """TOML to frozen typed structs, once; below it only typed values travel."""
 
+from mooncake_core.config.describe import Key, describe, table_doc
+from mooncake_core.config.kinds import KINDS, kind_named, kind_of_file
 from mooncake_core.config.load import Origins, load_config, render_config
 from mooncake_core.config.tables import (
     ConductorConfig,
@@ -15,8 +17,10 @@ from mooncake_core.config.tables import (
 )
 
 __all__ = [
+    "KINDS",
     "ConductorConfig",
     "DecodeConfig",
+    "Key",
     "MasterConfig",
     "ModelConfig",
     "Origins",
@@ -26,6 +30,10 @@ __all__ = [
     "TransferConfig",
     "UpConfig",
     "WorkerConfig",
+    "describe",
+    "kind_named",
+    "kind_of_file",
     "load_config",
     "render_config",
+    "table_doc",
 ]

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from mooncake_core.config.describe import describe
 from mooncake_core.errors import ConfigError
 
 if sys.version_info >= (3, 11):
@@ -23,7 +24,7 @@ else:
 
 C = TypeVar("C", bound=msgspec.Struct)
 Origins = dict[str, str]
-"""Dotted key -> "default", "flag" or "FILE"."""
+"""Dotted key -> "default", "flag" or the file's path."""
 
 
 def load_config(
@@ -52,7 +53,10 @@ def load_config(
     try:
         config = msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
-        raise ConfigError(_explain(source, str(error), origins)) from error
+        key, problem = _split(str(error))
+        value = dict(_leaves(table)).get(key)
+        source = _flag(key) if origins.get(key) == "flag" else source
+        raise ConfigError(_explain(kind, source, (key, value), problem)) from error
     for key, _ in _leaves(msgspec.to_builtins(config)):
         origins.setdefault(key, "default")
     return config, origins
@@ -65,7 +69,7 @@ def render_config(config: msgspec.Struct, origins: Origins) -> list[tuple[str, A
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot read it: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -74,6 +78,7 @@ def _read(path: Path) -> dict[str, Any]:
         ) from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not TOML: {error}") from error
+    return table
 
 
 def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -95,6 +100,10 @@ def _fields(kind: type[msgspec.Struct]) -> dict[str, Any]:
     return {field.name: field.type for field in msgspec.structs.fields(kind)}
 
 
+def _is_table(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, msgspec.Struct)
+
+
 def _refuse_unknown(
     kind: type[msgspec.Struct], table: Mapping[str, Any], source: str, prefix: str = ""
 ) -> None:
@@ -106,7 +115,9 @@ def _refuse_unknown(
             hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(fields)}"
             raise ConfigError(f"{source}:{key}: unknown key; {hint}")
         inner = fields[name]
-        if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
+        if isinstance(value, Mapping) and not _is_table(inner):
+            raise ConfigError(f"{source}:{key}: this is a value, not a table")
+        if _is_table(inner):
             if not isinstance(value, Mapping):
                 raise ConfigError(f"{source}:{key}: Expected a table, got `{type(value).__name__}`")
             _refuse_unknown(inner, value, source, f"{key}.")
@@ -114,29 +125,51 @@ def _refuse_unknown(
 
 def _check_override(kind: type[msgspec.Struct], key: str, value: Any) -> None:
     """Convert one flag's value alone, so that its error names the flag."""
+    source = _flag(key)
+    nested: dict[str, Any] = {}
+    _set(nested, key, value)
+    _refuse_unknown(kind, nested, source)
+    table: Any = kind
     *parents, leaf = key.split(".")
     for parent in parents:
-        kind = _fields(kind)[parent]
+        table = _fields(table)[parent]
     try:
-        msgspec.convert(value, _fields(kind)[leaf])
+        msgspec.convert(value, _fields(table)[leaf])
     except msgspec.ValidationError as error:
-        flag = "--" + key.replace(".", "-").replace("_", "-")
-        raise ConfigError(f"{flag}:{key}: {error}; got {value!r}") from error
+        raise ConfigError(_explain(kind, source, (key, value), str(error))) from error
+
+
+def _flag(key: str) -> str:
+    return "--" + key.replace(".", "-").replace("_", "-")
 
 
 _AT = re.compile(r" - at `\$\.?([^`]*)`$")
 
 
-def _explain(source: str, message: str, origins: Origins) -> str:
-    """Turn msgspec's "problem - at `$.key`" into "source:key: problem"."""
+def _split(message: str) -> tuple[str, str]:
+    """Turn msgspec's "problem - at `$.key`" into (dotted key, problem)."""
     match = _AT.search(message)
-    text = _AT.sub("", message)
-    key = match.group(1) if match else ""
+    key, problem = match.group(1) if match else "", _AT.sub("", message)
     # A __post_init__ names its own key, relative to the struct it is in.
-    inner = re.match(r"([a-z_]+): (.*)", text, re.DOTALL)
-    if inner is not None:
-        key = f"{key}.{inner.group(1)}" if key else inner.group(1)
-        text = inner.group(2)
-    if origins.get(key) == "flag":
-        source = "--" + key.replace(".", "-").replace("_", "-")
-    return f"{source}:{key}: {text}" if key else f"{source}: {text}"
+    inner = re.match(r"([a-z_]+): (.*)", problem, re.DOTALL)
+    if inner is None:
+        return key, problem
+    return f"{key}.{inner.group(1)}" if key else inner.group(1), inner.group(2)
+
+
+def _explain(
+    kind: type[msgspec.Struct], source: str, setting: tuple[str, Any], problem: str
+) -> str:
+    """Return "source:key: problem", the problem in words that say what would be right."""
+    key, value = setting
+    if not key:
+        return f"{source}: {problem}"
+    known = next((known for known in describe(kind) if known.name == key), None)
+    if known is not None and isinstance(value, known.type):
+        if known.choices:
+            problem = f"{value!r} is none of {', '.join(known.choices)}"
+        elif "regex" in problem:
+            problem = f"{value!r} is not {known.expected}"
+        elif problem.startswith("Expected"):
+            problem = f"{problem}; got {value!r}"
+    return f"{source}:{key}: {problem}"

@@ -13,9 +13,18 @@ from msgspec import Meta, Struct
 from mooncake_core.errors import ConfigError
 from mooncake_core.units import parse_size
 
-Address = Annotated[str, Meta(pattern=r"^(\[[0-9A-Fa-f:.%a-z]+\]|[^:\s\[\]]+):[0-9]{1,5}$")]
+_HOST = r"(\[[0-9A-Fa-f:.%a-z]+\]|[^:\s\[\]]+)"
+_PORT = r"0*([0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+Address = Annotated[
+    str,
+    Meta(
+        pattern=rf"^{_HOST}:{_PORT}$",
+        description="host:port with a port up to 65535, such as 127.0.0.1:7400 or [::1]:7400",
+    ),
+]
 """host:port; an IPv6 host stands in brackets; port 0 takes a free one."""
-Size = Annotated[str, Meta(pattern=r"^\s*[0-9]")]
+Size = str
+"""A number and a unit, such as "1.5 GiB"; a table that has one checks it with `size_bytes`."""
 PositiveSeconds = Annotated[float, Meta(gt=0, le=86_400)]
 
 
@@ -34,30 +43,31 @@ def size_bytes(key: str, text: str, *, minimum: int = 1) -> int:
     return size
 
 
-class TransferConfig(Table):
+class TransferConfig(Table, frozen=True):
     """`[transfer]`: how bytes move."""
 
     listen: Address = "127.0.0.1:0"
     """Where peers reach this process's memory. The address is also what peers are told."""
     same_host: Literal["shm", "network"] = "shm"
-    """How to reach peers on this host: by mapping their memory, or through the network as others."""
+    """How to reach peers on this host: by mapping their memory, or over the network as others."""
     io_threads: Annotated[int, Meta(ge=1, le=64)] = 2
     """Threads that carry out submitted batches. More: more batches at once, more contention."""
     timeout_s: PositiveSeconds = 10.0
     """A batch that takes longer has failed."""
 
 
-class StoreClientConfig(Table):
+class StoreClientConfig(Table, frozen=True):
     """`[pool]`: how a process uses the store."""
 
     master: Address = "127.0.0.1:7400"
+    """Where the master listens."""
     replicas: Annotated[int, Meta(ge=1, le=16)] = 1
-    """Copies of each object on distinct nodes; fewer are kept, and reported, where nodes are few."""
+    """Copies of each object, on distinct nodes; where nodes are fewer, so are the copies."""
     timeout_s: PositiveSeconds = 5.0
     """How long one call waits for the master."""
 
 
-class MasterConfig(Table):
+class MasterConfig(Table, frozen=True):
     """`mooncake master`."""
 
     listen: Address = "127.0.0.1:7400"
@@ -70,10 +80,11 @@ class MasterConfig(Table):
     """How long a read is protected without renewal; clients renew while a read is in flight."""
 
 
-class StoreConfig(Table):
+class StoreConfig(Table, frozen=True):
     """`mooncake store`: lends memory to the pool."""
 
     master: Address = "127.0.0.1:7400"
+    """Where the master listens."""
     capacity: Size = "1 GiB"
     """DRAM lent. Taken at start-up."""
     transfer: TransferConfig = TransferConfig()
@@ -88,7 +99,7 @@ class StoreConfig(Table):
         return parse_size(self.capacity)
 
 
-class ModelConfig(Table):
+class ModelConfig(Table, frozen=True):
     """`[model]`: what is served."""
 
     path: str = "smollm2-135m-instruct"
@@ -104,12 +115,13 @@ class ModelConfig(Table):
     """auto: the own runtime where it knows the architecture, else transformers."""
 
 
-class WorkerConfig(Table):
+class WorkerConfig(Table, frozen=True):
     """Base of the two instance kinds."""
 
     listen: Address = "127.0.0.1:0"
-    """HTTP."""
+    """HTTP: requests from the conductor, /health, /metrics. Also the address that it is told."""
     conductor: Address = "127.0.0.1:8000"
+    """Where to register, and where it is told how busy this instance is."""
     model: ModelConfig = ModelConfig()
     transfer: TransferConfig = TransferConfig()
     pool_tokens: Annotated[int, Meta(ge=256, le=1 << 30)] = 32_768
@@ -118,7 +130,7 @@ class WorkerConfig(Table):
     """Compute threads. On a shared machine more than its share of cores makes all slower."""
 
 
-class PrefillConfig(WorkerConfig):
+class PrefillConfig(WorkerConfig, frozen=True):
     """`mooncake prefill`: reads prompts."""
 
     pool: StoreClientConfig = StoreClientConfig()
@@ -126,26 +138,29 @@ class PrefillConfig(WorkerConfig):
     """The prefill grid and the store's unit; equal on all instances of a cluster."""
 
 
-class DecodeConfig(WorkerConfig):
+class DecodeConfig(WorkerConfig, frozen=True):
     """`mooncake decode`: writes answers."""
 
     max_batch: Annotated[int, Meta(ge=1, le=1024)] = 16
     """Sequences a step."""
     block_tokens: Annotated[int, Meta(ge=16, le=4096)] = 256
+    """Equal on all instances of a cluster."""
 
 
-class SloConfig(Table):
+class SloConfig(Table, frozen=True):
     """`[slo]`: what a request is refused for, with 429, when it cannot be met."""
 
     ttft_s: PositiveSeconds = 120.0
-    """Source: FAST '25 uses 30 s on GPUs; a CPU needs more."""
+    """Time to the first token. Source: FAST '25 uses 30 s on GPUs; a CPU needs more."""
     tbt_s: PositiveSeconds = 5.0
+    """Time between two tokens."""
 
 
-class ConductorConfig(Table):
+class ConductorConfig(Table, frozen=True):
     """`mooncake conductor`: the OpenAI-compatible gateway and scheduler."""
 
     listen: Address = "127.0.0.1:8000"
+    """HTTP: /v1/chat/completions, /v1/completions, /v1/models, /health, /metrics, /status."""
     model: ModelConfig = ModelConfig()
     pool: StoreClientConfig = StoreClientConfig()
     slo: SloConfig = SloConfig()
@@ -159,6 +174,7 @@ class ConductorConfig(Table):
     instance_ttl_s: PositiveSeconds = 3.0
     """An instance that is silent for longer is dropped."""
     max_body: Size = "4 MiB"
+    """The largest request body that is read; a larger one is answered with 413."""
 
     def __post_init__(self) -> None:
         """Refuse a max_body that is no size."""
@@ -170,22 +186,28 @@ class ConductorConfig(Table):
         return parse_size(self.max_body)
 
 
-class UpConfig(Table):
+class UpConfig(Table, frozen=True):
     """`mooncake up`: a whole cluster on this machine."""
 
     listen: Address = "127.0.0.1:8000"
     """The public endpoint."""
     model: ModelConfig = ModelConfig()
     stores: Annotated[int, Meta(ge=1, le=64)] = 2
+    """Store nodes."""
     prefills: Annotated[int, Meta(ge=1, le=64)] = 2
+    """Prefill instances."""
     decodes: Annotated[int, Meta(ge=1, le=64)] = 1
+    """Decode instances."""
     store_capacity: Size = "1 GiB"
     """Of each store node."""
     pool_tokens: Annotated[int, Meta(ge=256, le=1 << 30)] = 32_768
     """KV slots of each prefill and decode instance."""
     max_batch: Annotated[int, Meta(ge=1, le=1024)] = 16
+    """Sequences a step of each decode instance."""
     replicas: Annotated[int, Meta(ge=1, le=16)] = 1
+    """Copies of each stored block; more than there are store nodes is as many as there are."""
     same_host: Literal["shm", "network"] = "shm"
+    """How the processes reach each other's memory: by mapping it, or over loopback TCP."""
     slo: SloConfig = SloConfig()
 
     def __post_init__(self) -> None:

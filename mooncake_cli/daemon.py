@@ -1,0 +1,94 @@
+"""What the five daemons share: their configuration, their life and how they say that they serve.
+
+A daemon says once that it serves: as a JSON object {name: "host:port"} on `--ready-fd` where a
+supervisor gave one, else for people on stderr. SIGTERM or SIGINT stops it cleanly, a second one at
+once. With `--parent` it dies with that process, whichever way that one dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import importlib
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+from mooncake_cli.flags import with_flags
+
+SERVE = {
+    "master": "mooncake_core.store.master_service:serve_master",
+    "store": "mooncake_core.store.node_service:serve_store",
+    "prefill": "mooncake_core.worker.prefill_service:serve_prefill",
+    "decode": "mooncake_core.worker.decode_service:serve_decode",
+    "conductor": "mooncake_core.conductor.service:serve_conductor",
+}
+"""Role -> module:coroutine. Imported only when the role is run."""
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+PR_SET_PDEATHSIG = 1
+
+
+def daemon_command(role: str, doc: str) -> Callable[..., None]:
+    """Return the command that runs a role."""
+
+    def run(
+        config: Any,
+        ready_fd: int = typer.Option(-1, hidden=True, help="Where to say that it serves."),
+        parent: int = typer.Option(0, hidden=True, help="Die with this process."),
+        log_level: str = typer.Option("INFO", help=f"One of {', '.join(LEVELS)}."),
+    ) -> None:
+        if parent:
+            die_with(parent)
+        _log_to_stderr(log_level)
+        asyncio.run(_serve(role, config, ready_fd))
+
+    run.__doc__ = doc
+    return with_flags(role, run)
+
+
+def die_with(parent: int) -> None:
+    """Ask the kernel to kill this process when `parent` dies; exit now if it has died already."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != parent:
+        sys.exit(f"mooncake: process {parent}, which started this one, is gone")
+
+
+def _log_to_stderr(level: str) -> None:
+    if level not in LEVELS:
+        raise typer.BadParameter(f"{level!r} is none of {', '.join(LEVELS)}")
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+async def _serve(role: str, config: Any, ready_fd: int) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stop_once() -> None:
+        stop.set()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop_once)
+    module, name = SERVE[role].split(":")
+    serve = getattr(importlib.import_module(module), name)
+    await serve(config, ready=lambda bound: _say_ready(role, bound, ready_fd), stop=stop)
+
+
+def _say_ready(role: str, bound: dict[str, str], ready_fd: int) -> None:
+    if ready_fd < 0:
+        where = ", ".join(f"{name} {address}" for name, address in bound.items())
+        print(f"mooncake {role} serves: {where}", file=sys.stderr)
+        return
+    with os.fdopen(ready_fd, "w") as stream:
+        stream.write(json.dumps(bound) + "\n")

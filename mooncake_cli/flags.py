@@ -1,0 +1,84 @@
+"""Command-line flags made from configuration structs, so that each key has one.
+
+A flag that is not given is None and leaves the file's or the default value.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import typer
+
+from mooncake_core.config import KINDS, Key, Origins, describe, load_config
+
+C = TypeVar("C")
+
+ALIASES = {"model.path": "--model", "model.dtype": "--dtype", "transfer.same_host": "--same-host"}
+"""Short names of flags whose own is long."""
+
+ConfigFile: Any = typer.Option(
+    None, "--config", metavar="FILE", help="A TOML file; flags override."
+)
+Json: Any = typer.Option(False, "--json", help="Print JSON.")
+
+
+def with_flags(kind: str, run: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with one flag for each key of a kind, beside the parameters of `run`.
+
+    Args:
+        kind: of configuration.
+        run: called with the loaded config and its own further parameters by name.
+    """
+    keys = describe(KINDS[kind])
+    own = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in list(inspect.signature(run, eval_str=True).parameters.values())[1:]
+    ]
+
+    def command(**values: Any) -> None:
+        further = {parameter.name: values.pop(parameter.name) for parameter in own}
+        path, flags = values.pop("config"), {key.name: values[_parameter(key)] for key in keys}
+        run(load(kind, path, flags)[0], **further)
+
+    parameters = [_path(), *(_flag(key) for key in keys), *own]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    command.__doc__ = run.__doc__
+    return command
+
+
+def load(
+    kind: str, path: Path | None, flags: Mapping[str, Any] | None = None
+) -> tuple[Any, Origins]:
+    """Return the config of a kind from a file and flags, and where each value is from."""
+    return load_config(KINDS[kind], path, flags)
+
+
+def _parameter(key: Key) -> str:
+    return key.name.replace(".", "__")
+
+
+def _path() -> inspect.Parameter:
+    return inspect.Parameter(
+        "config", inspect.Parameter.KEYWORD_ONLY, default=ConfigFile, annotation=Path | None
+    )
+
+
+def _flag(key: Key) -> inspect.Parameter:
+    names = [key.flag, *([ALIASES[key.name]] if key.name in ALIASES else [])]
+    default = f"[default: {key.default!s}]" if key.default != "" else ""
+    option = typer.Option(
+        None,
+        *names,
+        metavar="|".join(key.choices) or key.type.__name__.upper(),
+        help=f"{key.doc} {default}".strip(),
+    )
+    return inspect.Parameter(
+        _parameter(key),
+        inspect.Parameter.KEYWORD_ONLY,
+        default=option,
+        annotation=key.type | None,
+    )
