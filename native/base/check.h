@@ -5,12 +5,12 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define MC_CHECK(condition, ...)                                                        \
-  do {                                                                                  \
-    if (!(condition)) [[unlikely]] {                                                    \
+#define MC_CHECK(condition, ...)                                                            \
+  do {                                                                                      \
+    if (!(condition)) [[unlikely]] {                                                        \
       std::fprintf(stderr, "%s:%d: MC_CHECK(%s) failed: ", __FILE__, __LINE__, #condition); \
-      std::fprintf(stderr, "" __VA_ARGS__);                                             \
-      std::fputc('\n', stderr);                                                         \
-      std::abort();                                                                     \
-    }                                                                                   \
+      std::fprintf(stderr, "" __VA_ARGS__);                                                 \
+      std::fputc('\n', stderr);                                                             \
+      std::abort();                                                                         \
+    }                                                                                       \
   } while (0)

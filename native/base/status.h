@@ -53,8 +53,8 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}             // NOLINT: implicit by design
-  Result(Status status) : status_(std::move(status)) {}     // NOLINT: implicit by design
+  Result(T value) : value_(std::move(value)) {}          // NOLINT: implicit by design
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT: implicit by design
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
@@ -67,10 +67,10 @@ class [[nodiscard]] Result {
   Status status_;
 };
 
-#define MC_RETURN_IF_ERROR(expr)                  \
-  do {                                            \
-    ::mooncake::Status mc_status_ = (expr);       \
-    if (!mc_status_.ok()) return mc_status_;      \
+#define MC_RETURN_IF_ERROR(expr)             \
+  do {                                       \
+    ::mooncake::Status mc_status_ = (expr);  \
+    if (!mc_status_.ok()) return mc_status_; \
   } while (0)
 
 }  // namespace mooncake

@@ -1,0 +1,113 @@
+// Engine: moves batches of bytes between this process and segments of others, one-sided.
+//
+//   auto engine = Engine::Create({.listen = "127.0.0.1:0"});
+//   auto segment = engine->CreateSegment(64 << 20);             // others may reach it
+//   auto remote = engine->OpenSegment("10.0.0.2:7500", id, Deadline::After(1));
+//   Status status = engine->Execute(Op::kWrite, *remote, pieces, Deadline::After(1));
+//
+// Thread safety: all methods may be called by any thread.
+// Ownership: an Engine owns its threads; destroying it closes it. Segments, remote segments and
+// transfers are shared and may outlive it; they are then inert (kClosed).
+// Invariants: local memory is read or written only inside registered buffers and own segments, and
+// only between the start and the end of a batch. A connection that saw an error is never used
+// again.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/deadline.h"
+#include "base/status.h"
+#include "transfer/segment.h"
+#include "transfer/transfer.h"
+#include "transfer/types.h"
+
+namespace mooncake {
+
+class Core;
+class Path;
+class Peer;
+
+// A segment of another engine (or of this one), opened under the peer id that this engine had then.
+// After Rotate(), or after the owner fenced that id, its operations fail with kFenced, for ever.
+class RemoteSegment {
+ public:
+  RemoteSegment(std::shared_ptr<Peer> peer, std::shared_ptr<Path> path);
+  ~RemoteSegment();
+
+  uint64_t id() const;
+  uint64_t size_bytes() const;
+  const std::string& endpoint() const;
+  std::string_view transport() const;  // "shm" or "tcp"
+
+ private:
+  friend class Core;
+  std::shared_ptr<Peer> peer_;
+  std::shared_ptr<Path> path_;
+};
+
+class Engine {
+ public:
+  // Listens and starts the threads. kInvalidArgument or kSystem, naming the address.
+  static Result<std::shared_ptr<Engine>> Create(const EngineOptions& options);
+  explicit Engine(std::shared_ptr<Core> core);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  std::string endpoint() const;  // host:port that is bound
+  uint64_t peer_id() const;      // current; random, never 0
+  std::string host_id() const;   // equal iff two processes can share memory
+
+  // Takes prefaulted memory and lets peers reach it. kOutOfSpace when there is not so much.
+  Result<std::shared_ptr<Segment>> CreateSegment(uint64_t size_bytes);
+  // Peers cannot reach it any more: they get kNotFound. Waits for own batches that use it as local
+  // memory. Peers that mapped it are told to unmap; the memory itself is freed with the last
+  // reference here and the last mapping there.
+  void CloseSegment(const Segment& segment);
+
+  // Local memory of batches. Overlaps are fine and counted; register and unregister are paired by
+  // (address, size). The caller keeps the memory alive in between.
+  Status RegisterBuffer(uint64_t address, uint64_t size_bytes);
+  // Waits for batches that use it: afterwards nothing of the engine touches it.
+  // kBufferNotRegistered when there is no such pair.
+  Status UnregisterBuffer(uint64_t address, uint64_t size_bytes);
+
+  // Connects to the engine at `endpoint` and opens its segment. kNotFound: it has no such segment;
+  // kFenced: it has barred this engine's peer id; kPeerUnreachable, kTimeout, kWire.
+  Result<std::shared_ptr<RemoteSegment>> OpenSegment(const std::string& endpoint,
+                                                     uint64_t segment_id, Deadline deadline);
+
+  // Carries out a batch in the calling thread. Ok: every byte is where it should be; for writes the
+  // owner's memory holds them. Else one error, and the target is dirty:
+  // kInvalidArgument (outside the remote segment) and kBufferNotRegistered (outside local memory)
+  // before anything has moved; kTimeout, kPeerUnreachable, kFenced, kNotFound (the segment was
+  // closed), kClosed.
+  Status Execute(Op op, const std::shared_ptr<RemoteSegment>& remote, std::span<const Piece> pieces,
+                 Deadline deadline);
+
+  // The same on an io thread. Argument errors are reported here. Blocks while the queue is full, at
+  // most until `deadline` (kTimeout). The local memory is in use until the transfer has ended.
+  Result<std::shared_ptr<Transfer>> Submit(Op op, std::shared_ptr<RemoteSegment> remote,
+                                           std::span<const Piece> pieces, Deadline deadline);
+
+  // Bars `peer_id` for ever, and waits until it can write none of this engine's memory: its
+  // connections are closed and drained, its mappings unmapped or its process dead. True when that
+  // is so; false when the deadline passed before: the bar stays, and a later call waits on.
+  Result<bool> Fence(uint64_t peer_id, Deadline deadline);
+
+  // Ends everything that was opened under the current peer id: its batches fail with kFenced, its
+  // mappings are unmapped and their owners told. Gives the new peer id.
+  Result<uint64_t> Rotate();
+
+  // Ends everything; blocked callers return with kClosed. Any later call gives kClosed.
+  void Close();
+
+ private:
+  std::shared_ptr<Core> core_;
+};
+
+}  // namespace mooncake

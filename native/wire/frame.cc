@@ -1,0 +1,34 @@
+#include "wire/frame.h"
+
+#include <string>
+
+#include "base/check.h"
+#include "wire/bytes.h"
+
+namespace mooncake {
+
+FrameHeaderBytes EncodeFrameHeader(const FrameHeader& header) {
+  MC_CHECK(header.body_bytes <= kFrameBodyMax, "%u bytes", header.body_bytes);
+  FrameHeaderBytes bytes;
+  StoreLittle<uint16_t>(&bytes[0], kFrameMagic);
+  bytes[2] = kFrameVersion;
+  bytes[3] = header.type;
+  StoreLittle<uint32_t>(&bytes[4], header.body_bytes);
+  StoreLittle<uint64_t>(&bytes[8], header.request_id);
+  return bytes;
+}
+
+Result<FrameHeader> DecodeFrameHeader(std::span<const uint8_t, kFrameHeaderBytes> bytes) {
+  const auto refuse = [](const char* what, uint64_t is, uint64_t expected) {
+    return Status(Code::kWire, std::string("frame with ") + what + " " + std::to_string(is) +
+                                   "; expected " + std::to_string(expected));
+  };
+  const uint16_t magic = LoadLittle<uint16_t>(&bytes[0]);
+  if (magic != kFrameMagic) return refuse("magic", magic, kFrameMagic);
+  if (bytes[2] != kFrameVersion) return refuse("version", bytes[2], kFrameVersion);
+  const uint32_t body_bytes = LoadLittle<uint32_t>(&bytes[4]);
+  if (body_bytes > kFrameBodyMax) return refuse("body bytes", body_bytes, kFrameBodyMax);
+  return FrameHeader{bytes[3], body_bytes, LoadLittle<uint64_t>(&bytes[8])};
+}
+
+}  // namespace mooncake
