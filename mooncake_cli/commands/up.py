@@ -1,0 +1,136 @@
+"""`mooncake up`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+import msgspec
+import typer
+
+from mooncake_cli.child import Child
+from mooncake_cli.flags import Json, with_flags
+from mooncake_cli.leftovers import StateFile, clean_leftovers, state_folder
+from mooncake_cli.plan import start_order
+from mooncake_cli.render import print_table
+from mooncake_cli.supervisor import Supervisor
+from mooncake_core.config import UpConfig
+
+DUMMY = "dummy:"
+
+
+def run(
+    config: UpConfig,
+    port: int = typer.Option(
+        -1,
+        min=-1,
+        max=65535,
+        show_default=False,
+        help="Of the public endpoint; 0 takes a free one.",
+    ),
+    log_file: Path = typer.Option(
+        None, help="Write the logs of the processes there instead of to stderr."
+    ),
+    as_json: bool = Json,
+) -> None:
+    """Run a whole cluster on this machine.
+
+    Master, store nodes, prefill and decode instances and the conductor, each a process of its own,
+    listen on loopback; only the conductor's address is public. A process that dies is started
+    again. Ctrl-C stops all, a second one at once.
+    """
+    if port is not None:
+        host = config.listen.rpartition(":")[0]
+        config = msgspec.structs.replace(config, listen=f"{host}:{port}")
+    with contextlib.ExitStack() as stack:
+        log: TextIO = sys.stderr
+        if log_file is not None:
+            log = stack.enter_context(log_file.open("a"))
+        asyncio.run(_run(config, Console(config, log, as_json=as_json)))
+
+
+class Console:
+    """Tells people, or a program, what happens."""
+
+    def __init__(self, config: UpConfig, log: TextIO, *, as_json: bool) -> None:
+        names = [part.name for group in start_order(config) for part in group]
+        self._width = max(map(len, names))
+        self._log = log
+        self._as_json = as_json
+
+    def log(self, name: str, line: str) -> None:
+        """Write a process's own line after its name; nobody there to read it is no fault."""
+        with contextlib.suppress(BrokenPipeError):
+            print(f"{name:{self._width}} | {line}", file=self._log, flush=True)
+
+    def say(self, text: str) -> None:
+        """Write a sentence about the processes to stderr."""
+        with contextlib.suppress(BrokenPipeError):
+            print(f"mooncake up: {text}", file=sys.stderr, flush=True)
+
+    def restarted(self, child: Child) -> None:
+        """Say that a process serves again; with --json also as an object on a line of stderr."""
+        self.say(f"{child.part.name} serves again, pid {child.pid}")
+        if self._as_json:
+            print(json.dumps({"processes": [child.report()]}), file=sys.stderr, flush=True)
+
+    def ready(self, endpoint: str, model: str, children: list[Child]) -> None:
+        """Say what was started, where, and how to try it."""
+        reports = [child.report() for child in children]
+        if self._as_json:
+            answer = {"endpoint": f"http://{endpoint}", "model": model, "processes": reports}
+            print(json.dumps(answer), flush=True)
+            return
+        rows = [[each["name"], str(each["pid"]), _where(each["addresses"])] for each in reports]
+        print_table(["process", "pid", "listens on"], rows)
+        question = {"model": model, "messages": [{"role": "user", "content": "What is a cache?"}]}
+        print(
+            f"\nMooncake serves {model} on http://{endpoint}. Try it:\n\n"
+            f"  curl http://{endpoint}/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+            f"    -d '{json.dumps(question)}'\n\n"
+            f"  mooncake status --conductor {endpoint}\n\nCtrl-C stops it.",
+            flush=True,
+        )
+
+
+async def _run(config: UpConfig, console: Console) -> None:
+    loop = asyncio.get_running_loop()
+    folder = state_folder()
+    for left in await asyncio.to_thread(clean_leftovers, folder):
+        console.say(f"ended process {left.pid}, which an earlier `mooncake up` had left")
+    prepared = await asyncio.to_thread(_prepare, config)
+    with StateFile(folder) as state:
+        supervisor = Supervisor(prepared, state, console)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, supervisor.stop)
+        await supervisor.run(
+            lambda: console.ready(supervisor.endpoint, prepared.model.name, supervisor.children)
+        )
+
+
+def _prepare(config: UpConfig) -> UpConfig:
+    """Return the config with a model that every process can load, converted once for all."""
+    # Not at the top: only a start needs it, `--help` does not.
+    from mooncake_core.model_spec.checkpoint import prepare_checkpoint  # noqa: PLC0415
+
+    model = config.model
+    folder = prepare_checkpoint(model.path)
+    if model.path.startswith(DUMMY):
+        file = Path(model.path.removeprefix(DUMMY)).resolve()
+        path, name = f"{DUMMY}{file}", file.parent.name
+    else:
+        path, name = str(folder), Path(model.path).resolve().name.removesuffix(".gguf")
+    model = msgspec.structs.replace(model, path=path, name=model.name or name)
+    return msgspec.structs.replace(config, model=model)
+
+
+def _where(addresses: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {address}" for name, address in addresses.items())
+
+
+command = with_flags("up", run)

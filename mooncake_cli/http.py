@@ -1,0 +1,41 @@
+"""Asking Mooncake's own HTTP servers, with the standard library alone. Blocking; no proxies."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import Any
+
+from mooncake_core.errors import MooncakeError, WireError
+
+TIMEOUT_S = 3.0
+
+
+class Unreachable(MooncakeError):
+    """Nobody answers at an address."""
+
+
+def get_json(address: str, path: str) -> tuple[int, Any]:
+    """Return the HTTP status and the decoded JSON body.
+
+    Args:
+        address: host:port.
+        path: with its leading slash.
+
+    Raises:
+        Unreachable: nobody answers there within TIMEOUT_S.
+        WireError: whoever answers does not speak HTTP with JSON.
+    """
+    host, _, port = address.rpartition(":")
+    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        body = answer.read()
+        return answer.status, json.loads(body) if body else None
+    except OSError as error:
+        raise Unreachable(f"{address}: nobody answers: {error}") from error
+    except (http.client.HTTPException, ValueError) as error:
+        raise WireError(f"http://{address}{path}: the answer is not JSON over HTTP") from error
+    finally:
+        connection.close()
