@@ -61,11 +61,11 @@ def dummy_config(path: str) -> Path:
     """Return the file that "dummy:CONFIG.json" names, which exists.
 
     Raises:
-        ModelError: there is no such file.
+        ModelError: there is no such file, or it has another name than every reader looks for.
     """
     file = Path(path.removeprefix(DUMMY)).expanduser()
-    if not file.is_file():
-        raise ModelError(f"{path}: {file} is no file; dummy: takes the path of a config.json")
+    if file.name != "config.json" or not file.is_file():
+        raise ModelError(f"{path}: dummy: takes the path of a config.json; {file} is none")
     return file
 
 
