@@ -73,7 +73,7 @@ class RequestError(MooncakeError):
 class TransferError(MooncakeError):
     """Bytes did not move."""
 
-    scope = "request"
+    scope: ClassVar[Scope] = "request"
 
 
 class TransferTimeout(TransferError):

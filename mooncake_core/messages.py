@@ -39,7 +39,7 @@ class Sampling(Message, frozen=True, kw_only=True):
     top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
     top_k: NonNegative = 0
     """0 keeps all."""
-    seed: Annotated[int, Meta(ge=0, lt=1 << 63)] = 0
+    seed: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
 
 
 class ModelInfo(Message, frozen=True, kw_only=True):
@@ -200,6 +200,8 @@ class PrefillRequest(Message, frozen=True, kw_only=True):
     stop_token_ids: list[int] = []
     max_tokens: Positive = 1
     """1, or a stop token as the first one, means that decode has nothing to do."""
+    use_store: bool = True
+    """False: computing what is missing locally was found cheaper than loading it."""
     target: Reserved
     writer_peer_id: str
     """Refused unless it is this instance's current one."""
