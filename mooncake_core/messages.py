@@ -9,6 +9,7 @@ whatever arrives from an earlier try is recognised and dropped.
     conductor ── PrefillRequest ─► prefill       carries the Reserved that decode gave
     prefill   ── Landed ─────────► decode        every layer is in decode's pages
     prefill   ── Released ───────► decode        gave up: no write is or will be in flight
+                                                 (from the conductor: prefill was never asked)
     prefill   ── PrefillResult ──► conductor     the answer to PrefillRequest
     decode    ── Token, Finished | Failed ─► conductor
 
@@ -161,7 +162,7 @@ class Reserved(Message, tag="reserved", frozen=True, kw_only=True):
 
 
 class Token(Message, tag="token", frozen=True, kw_only=True):
-    """One token written by decode."""
+    """One token written by decode; a stop token is sent and counted as well."""
 
     token_id: NonNegative
     index: Positive
@@ -239,7 +240,12 @@ class Landed(Message, frozen=True, kw_only=True):
 
 
 class Released(Message, frozen=True, kw_only=True):
-    """POST /v1/released on a decode instance: no write of this attempt is or will be in flight."""
+    """POST /v1/released on a decode instance: no write of this attempt is or will be in flight.
+
+    Prefill says so whenever it refuses or ends an attempt without Landed. The conductor says so
+    when it gives an attempt up after Reserved without having begun to send the PrefillRequest:
+    decode would fence the writer otherwise, a moment after its stream was closed.
+    """
 
     request_id: str
     attempt: NonNegative

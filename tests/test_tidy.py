@@ -39,6 +39,8 @@ CORES = [
     "mooncake_core/units.py",
     "mooncake_core/cache/page_table.py",
     "mooncake_core/cache/prefix_cache.py",
+    "mooncake_core/worker/decode_core.py",
+    "mooncake_core/worker/prefill_core.py",
     "mooncake_core/conductor/cluster.py",
     "mooncake_core/conductor/estimates.py",
     "mooncake_core/conductor/index.py",

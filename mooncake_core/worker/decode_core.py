@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Literal
 
 from mooncake_core.cache.page_table import PageState, PageTable
 from mooncake_core.errors import RequestError
@@ -58,7 +59,7 @@ class Reservation:
         return self.request.request_id, self.request.attempt
 
     @property
-    def finish_reason(self) -> str | None:
+    def finish_reason(self) -> Literal["stop", "length"] | None:
         """Why the answer is complete: "stop" or "length"; None while it is not."""
         if self.answer and self.answer[-1] in self.request.stop_token_ids:
             return "stop"

@@ -1,0 +1,117 @@
+"""Keeps the conductor informed: who this instance is, how busy, and which blocks it holds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from mooncake_core.messages import Heartbeat, InstanceInfo, InstanceLoad, KvEvents
+from mooncake_core.worker.http import Peers
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_S = 1.0
+_TIMEOUT_S = 2.0
+
+
+class EventSource(Protocol):
+    """Where KV events come from."""
+
+    def take_events(self) -> KvEvents | None:
+        """Return what changed since the last call."""
+        ...
+
+    def take_snapshot(self) -> KvEvents:
+        """Return everything, as seq 0."""
+        ...
+
+
+class Announcer:
+    """Registers with the conductor and sends heartbeats, for ever, whether it is there or not.
+
+    Args:
+        peers: carries the messages.
+        conductor: its host:port.
+        info: returns who this instance is now.
+        load: returns how busy it is.
+        events: of its blocks; None when it keeps none.
+    """
+
+    def __init__(
+        self,
+        peers: Peers,
+        conductor: str,
+        info: Callable[[], InstanceInfo],
+        load: Callable[[], InstanceLoad],
+        events: EventSource | None = None,
+    ) -> None:
+        self._peers = peers
+        self._url = f"http://{conductor}/internal"
+        self._info = info
+        self._load = load
+        self._events = events
+        self._wake = asyncio.Event()
+        self._registered = False
+        self._complete = False
+        """The conductor knows our blocks, but for the events not yet taken."""
+        self._silent = False
+
+    def poke(self) -> None:
+        """Send a heartbeat now."""
+        self._wake.set()
+
+    def register_again(self) -> None:
+        """Tell the conductor about a new identity now."""
+        self._registered = False
+        self.poke()
+
+    async def run(self) -> None:
+        """Announce until cancelled."""
+        while True:
+            self._wake.clear()
+            try:
+                await self._announce()
+                self._silent = False
+            except OSError as error:
+                self._complete = False
+                if not self._silent:
+                    log.warning("the conductor does not answer, still trying: %s", error)
+                self._silent = True
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), HEARTBEAT_S)
+
+    async def _announce(self) -> None:
+        if not self._registered:
+            self._registered = await self._register()
+            self._complete = False
+        if self._registered and await self._beat() == 410:
+            self._registered = await self._register()
+            self._complete = False
+            if self._registered:
+                await self._beat()
+
+    async def _register(self) -> bool:
+        info = self._info()
+        status, body = await self._peers.post(f"{self._url}/instances", info, _TIMEOUT_S)
+        if status >= 300:
+            log.error("the conductor refuses this instance (%d): %s", status, body.decode()[:500])
+            return False
+        log.info("registered with the conductor as %s", info.instance_id)
+        return info == self._info()
+
+    async def _beat(self) -> int:
+        events = self._take_events()
+        heartbeat = Heartbeat(
+            instance_id=self._info().instance_id, load=self._load(), events=events
+        )
+        status, _ = await self._peers.post(f"{self._url}/heartbeat", heartbeat, _TIMEOUT_S)
+        self._complete = status < 300
+        return status
+
+    def _take_events(self) -> KvEvents | None:
+        if self._events is None:
+            return None
+        return self._events.take_events() if self._complete else self._events.take_snapshot()
