@@ -47,15 +47,25 @@ def _draw(logits: Tensor, sampling: Sampling, uniform: float) -> int:
     logits = logits.double() / sampling.temperature
     if sampling.top_k == 0 and sampling.top_p == 1:
         return _pick(logits.softmax(0), uniform)
-    kept = min(sampling.top_k or len(logits), len(logits))
-    ranked, tokens = (
-        logits.topk(kept) if sampling.top_k else logits.sort(descending=True, stable=True)
-    )
-    chances = ranked.softmax(0)
+    chances, tokens = _ranked(logits, sampling)
     # A token stays if those before it have not reached top_p; the first always does.
     before = chances.cumsum(0) - chances
-    chances = chances[before < sampling.top_p]
-    return int(tokens[_pick(chances, uniform)])
+    return int(tokens[_pick(chances[before < sampling.top_p], uniform)])
+
+
+def _ranked(logits: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
+    """Return chances, falling, and their tokens: at least those that the sampling keeps."""
+    vocab = len(logits)
+    if 0 < sampling.top_k < vocab:
+        ranked, tokens = logits.topk(sampling.top_k)
+        return ranked.softmax(0), tokens
+    whole = logits.logsumexp(0)
+    ranked, tokens = logits.topk(min(_LIKELY, vocab))
+    chances = (ranked - whole).exp()
+    if len(tokens) < vocab and chances.sum() < sampling.top_p:
+        ranked, tokens = logits.sort(descending=True)
+        chances = (ranked - whole).exp()
+    return chances, tokens
 
 
 def _pick(chances: Tensor, uniform: float) -> int:

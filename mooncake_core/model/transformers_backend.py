@@ -46,7 +46,7 @@ def load_transformers(origin: Origin) -> TransformersModel:
     transformers.AttentionInterface.register(_ATTENTION, _attend)
     try:
         module = _random(origin) if origin.folder is None else _pretrained(origin)
-    except (OSError, ValueError, ImportError, RuntimeError) as error:
+    except (OSError, ValueError, TypeError, ImportError, RuntimeError) as error:
         raise ModelError(f"{origin.name}: transformers cannot load it: {error}") from error
     model = TransformersModel(module.eval().to(origin.device), origin)
     model.check()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -54,11 +53,6 @@ def random_weights(
             values = torch.empty(shape, dtype=torch.float32, device=device)
             weights[name] = values.normal_(0.0, std, generator=generator).to(dtype)
     return weights
-
-
-def weight_count(shapes: Shapes) -> int:
-    """Return how many numbers the tensors of `shapes` hold."""
-    return sum(math.prod(shape) for shape in shapes.values())
 
 
 def _files(folder: Path) -> list[Path]:

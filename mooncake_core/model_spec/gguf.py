@@ -158,15 +158,13 @@ class _Cursor:
 
     def __init__(self, data: mmap.mmap, path: Path) -> None:
         self._data = data
-        self._path = path
+        self.path = path
         self.position = 0
 
     def take(self, size_bytes: int) -> bytes:
         end = self.position + size_bytes
         if end > len(self._data):
-            raise ModelError(
-                f"{self._path}: the file ends within its header (byte {self.position})"
-            )
+            raise ModelError(f"{self.path}: the file ends within its header (byte {self.position})")
         taken = self._data[self.position : end]
         self.position = end
         return taken
@@ -178,7 +176,7 @@ class _Cursor:
         """A number of things of at least a byte each, so at most the bytes that are left."""
         count: int = self.scalar("Q")
         if count > len(self._data) - self.position:
-            raise ModelError(f"{self._path}: a count of {count} is more than the file holds")
+            raise ModelError(f"{self.path}: a count of {count} is more than the file holds")
         return count
 
     def string(self) -> str:
@@ -187,7 +185,7 @@ class _Cursor:
             return data.decode("utf-8")
         except UnicodeDecodeError as error:
             raise ModelError(
-                f"{self._path}: a string is not UTF-8 (byte {self.position})"
+                f"{self.path}: a string is not UTF-8 (byte {self.position})"
             ) from error
 
     def value(self) -> Any:
@@ -205,7 +203,7 @@ class _Cursor:
         if kind == _STRING:
             return self.string()
         if kind not in _SCALARS:
-            raise ModelError(f"{self._path}: unknown value type {kind} (byte {self.position})")
+            raise ModelError(f"{self.path}: unknown value type {kind} (byte {self.position})")
         return self.scalar(_SCALARS[kind])
 
 
@@ -214,11 +212,11 @@ def _read_entry(cursor: _Cursor) -> GgufTensor:
     dimensions = cursor.scalar("I")
     if not 1 <= dimensions <= _MAX_DIMENSIONS:
         raise ModelError(
-            f"tensor {name!r} has {dimensions} dimensions; 1 to {_MAX_DIMENSIONS} can be"
+            f"{cursor.path}: {name!r} has {dimensions} dimensions; at most {_MAX_DIMENSIONS}"
         )
     shape = tuple(cursor.scalar("Q") for _ in range(dimensions))[::-1]
     if 0 in shape:
-        raise ModelError(f"tensor {name!r} is empty: {shape}")
+        raise ModelError(f"{cursor.path}: tensor {name!r} is empty: {shape}")
     return GgufTensor(name=name, shape=shape, type_id=cursor.scalar("I"), start=cursor.scalar("Q"))
 
 

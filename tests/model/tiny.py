@@ -36,7 +36,7 @@ _LLAMA3 = {
 }
 
 
-def _config(kind: str) -> transformers.PretrainedConfig:
+def config_of(kind: str) -> transformers.PretrainedConfig:
     if kind == "llama":
         return transformers.LlamaConfig(**_SHAPE, tie_word_embeddings=True)
     if kind == "llama-biased":
@@ -67,7 +67,7 @@ def build(config: transformers.PretrainedConfig) -> transformers.PreTrainedModel
 
 def save(kind: str, folder: Path) -> transformers.PreTrainedModel:
     """Write a tiny model of a family to `folder`; return it."""
-    model = build(_config(kind))
+    model = build(config_of(kind))
     model.save_pretrained(folder)
     return model
 
