@@ -13,8 +13,8 @@ _CLIP = 4.0
 """An observation counts as at most this many times, at least this fraction of the expected."""
 _FORGET = 0.95
 """Weight of the past at each observation: the last twenty count."""
-_PRIOR = 0.02
-"""Weight of the seed, in observations: enough to settle what they leave open."""
+_PRIOR_FLOOR = 0.01
+"""Least weight of the seed, in observations: enough to settle what they leave open."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,31 +54,33 @@ class PrefillModel:
         # Attention doubles the cost of a token at 25,000 tokens of context: between the 75,000 of
         # a 70B model and the 4,000 of a 135M one.
         self._seed = PrefillCost(base_s=0.02, token_s=token_s, square_s=2e-5 * token_s)
-        self._normal = [[_PRIOR if i == j else 0.0 for j in range(3)] for i in range(3)]
-        self._moment = [_PRIOR] * 3
+        self._prior = 1.0
+        self._normal = [[0.0] * 3 for _ in range(3)]
+        self._moment = [0.0] * 3
         self.cost = self._seed
 
     def observe(self, tokens: int, reused: int, took_s: float) -> None:
         """Learn that a prefill took `took_s` seconds of compute and sending."""
         expected_s = self.cost.seconds(tokens, reused)
         took_s = min(max(took_s, expected_s / _CLIP), expected_s * _CLIP)
-        row = [term / took_s for term in self._seed.terms(tokens, reused)]
+        unit_s = max(took_s, expected_s)
+        row = [term / unit_s for term in self._seed.terms(tokens, reused)]
         for i in range(3):
-            self._moment[i] = _decay(self._moment[i], _PRIOR) + row[i]
+            self._moment[i] = _FORGET * self._moment[i] + row[i] * took_s / unit_s
             for j in range(3):
-                prior = _PRIOR if i == j else 0.0
-                self._normal[i][j] = _decay(self._normal[i][j], prior) + row[i] * row[j]
-        factors = [min(max(x, 0.02), 50.0) for x in _solve3(self._normal, self._moment)]
+                self._normal[i][j] = _FORGET * self._normal[i][j] + row[i] * row[j]
+        self._prior = max(_PRIOR_FLOOR, _FORGET * _FORGET * self._prior)
+        normal = [
+            [x + (i == j) * self._prior for j, x in enumerate(line)]
+            for i, line in enumerate(self._normal)
+        ]
+        moment = [x + self._prior for x in self._moment]
+        factors = [min(max(x, 0.02), 50.0) for x in _solve3(normal, moment)]
         self.cost = PrefillCost(
             base_s=self._seed.base_s * factors[0],
             token_s=self._seed.token_s * factors[1],
             square_s=self._seed.square_s * factors[2],
         )
-
-
-def _decay(value: float, prior: float) -> float:
-    """Forget a part of what was observed, but nothing of the seed."""
-    return prior + _FORGET * (value - prior)
 
 
 def _solve3(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:

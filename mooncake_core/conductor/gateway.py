@@ -8,6 +8,7 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 import msgspec
@@ -41,6 +42,19 @@ log = logging.getLogger(__name__)
 
 _REFUSALS = {"no_prefill": 503, "no_decode": 503, "too_large": 400}
 """Of the policy's reasons; the others are 429."""
+
+
+@dataclass
+class Visit:
+    """One HTTP request on its way through the handlers."""
+
+    id: str
+    outcome: str = ""
+    """How it ended, where the status does not say it."""
+
+
+VISIT: ContextVar[Visit] = ContextVar("visit")
+"""Set for every request before its handler runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +216,7 @@ class Gateway:
         answer = AnswerText(parts.tokenizer.stream(), wanted.stops, stop_ids)
         return _Ready(
             job=Job(
-                request_id=request["id"],
+                request_id=VISIT.get().id,
                 tokens=prompt.tokens,
                 names=prompt.names,
                 salt=salt,
@@ -215,7 +229,7 @@ class Gateway:
             ),
             form=AnswerForm(
                 is_chat=isinstance(body, ChatBody),
-                request_id=request["id"],
+                request_id=VISIT.get().id,
                 model=body.model,
                 created_s=int(time.time()),
                 includes_usage=wanted.includes_usage,
@@ -279,7 +293,7 @@ class Gateway:
                 **headers,
                 "Content-Type": "text/event-stream; charset=utf-8",
                 "Cache-Control": "no-cache",
-                "x-request-id": request["id"],
+                "x-request-id": VISIT.get().id,
             }
         )
         await response.prepare(request)
@@ -296,7 +310,7 @@ class Gateway:
             await response.write(b"data: [DONE]\n\n")
         except ApiError as error:
             # The status has been sent, so the error is the last event and [DONE] does not come.
-            request["outcome"] = error.code or "failed"
+            VISIT.get().outcome = error.code or "failed"
             await response.write(_event(error.body()))
         await response.write_eof()
         return response
@@ -308,7 +322,7 @@ def _event(body: object) -> bytes:
 
 def _abort(request: web.Request) -> None:
     if request.transport is not None:
-        log.warning("request %s: its client reads too slowly; closing", request["id"])
+        log.warning("request %s: its client reads too slowly; closing", VISIT.get().id)
         request.transport.abort()
 
 

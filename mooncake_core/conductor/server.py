@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from mooncake_core.conductor.admin import Admin
-from mooncake_core.conductor.gateway import Gateway, Parts
+from mooncake_core.conductor.gateway import VISIT, Gateway, Parts, Visit
 from mooncake_core.conductor.openai_api import ApiError
 from mooncake_core.errors import RequestError
 
@@ -29,10 +29,11 @@ def application(parts: Parts) -> web.Application:
 @web.middleware
 async def _identified(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Give the request an id, and tell it."""
-    request["id"] = f"req-{secrets.token_hex(12)}"
+    visit = Visit(f"req-{secrets.token_hex(12)}")
+    VISIT.set(visit)
     response = await handler(request)
     if not response.prepared:
-        response.headers["x-request-id"] = request["id"]
+        response.headers["x-request-id"] = visit.id
     return response
 
 
@@ -48,7 +49,7 @@ def _explained(parts: Parts) -> Middleware:
         try:
             response = await _answered(request, handler)
             default = "ok" if response.status < 400 else str(response.status)
-            outcome = request.get("outcome", default)
+            outcome = VISIT.get().outcome or default
             return response
         finally:
             if is_counted:
@@ -75,7 +76,7 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
         raise
     except Exception:
         # A defect of ours must not take down the requests of others. It is logged in full.
-        log.exception("request %s failed", request["id"])
+        log.exception("request %s failed", VISIT.get().id)
         body = ApiError(500, f"internal error; see the log for {request['id']}").body()
         return web.json_response(body, status=500)
 
