@@ -13,7 +13,11 @@ class Codec(Protocol):
     """Token ids are in [0, vocab)."""
 
     def encode(self, text: str, *, special: bool) -> list[int]:
-        """Return the ids of `text`; `special` adds what the model wants around a text."""
+        """Return the ids of `text`; `special` adds what the model wants around a text.
+
+        Raises:
+            RequestError: the text is not Unicode.
+        """
         ...
 
     def decode(self, ids: Sequence[int]) -> str:

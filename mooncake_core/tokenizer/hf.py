@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tokenizers
 
-from mooncake_core.errors import ModelError
+from mooncake_core.errors import ModelError, RequestError
 
 
 class HfCodec:
@@ -31,7 +31,10 @@ class HfCodec:
 
     def encode(self, text: str, *, special: bool) -> list[int]:
         """See Codec."""
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=special).ids
+        try:
+            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=special).ids
+        except TypeError as error:  # The library takes UTF-8 only.
+            raise RequestError("the text is not Unicode: a surrogate stands alone") from error
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -45,7 +45,11 @@ class Tokenizer:
         return self._template is not None
 
     def encode(self, text: str, *, special: bool = True) -> list[int]:
-        """Return the ids of `text`; `special` adds what the model wants around a text."""
+        """Return the ids of `text`; `special` adds what the model wants around a text.
+
+        Raises:
+            RequestError: the text is not Unicode.
+        """
         return self._codec.encode(text, special=special)
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -60,6 +60,11 @@ def test_text_comes_back(smollm):
         assert smollm.decode(smollm.encode(text)) == text
 
 
+def test_text_that_is_not_unicode_is_refused(smollm):
+    with pytest.raises(RequestError, match="surrogate"):
+        smollm.encode("half \ud83d")
+
+
 def test_special_tokens_are_one_id_in_and_no_text_out(smollm):
     ids = smollm.encode("a<|im_end|>b")
     assert smollm.eos_token_ids == (2,)
