@@ -1,5 +1,6 @@
 // The extension module: one error type, then each part's own bindings.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 
 #include "bindings/bindings.h"
 

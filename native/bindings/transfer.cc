@@ -1,15 +1,167 @@
-// Bindings of native/transfer.
+// Bindings of native/transfer: the engine and the checksums. What may block or takes long lets go
+// of the GIL.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <vector>
 
 #include "base/crc32c.h"
 #include "bindings/bindings.h"
+#include "bindings/buffer.h"
 #include "transfer/engine.h"
 
 namespace nb = nanobind;
+using namespace nb::literals;
 
 namespace mooncake {
+namespace {
 
-void bind_transfer(nb::module_&) {}
+using Numbers = nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Remote = std::shared_ptr<RemoteSegment>;
+
+std::vector<Piece> Pieces(const Numbers& addresses, const Numbers& offsets,
+                          const Numbers& lengths) {
+  const size_t count = addresses.size();
+  if (offsets.size() != count || lengths.size() != count) {
+    throw StatusError{Status(Code::kInvalidArgument,
+                             std::to_string(count) + " addresses, " +
+                                 std::to_string(offsets.size()) + " offsets and " +
+                                 std::to_string(lengths.size()) + " lengths; equally many needed")};
+  }
+  std::vector<Piece> pieces(count);
+  for (size_t i = 0; i < count; ++i) {
+    pieces[i] = {addresses.data()[i], offsets.data()[i], lengths.data()[i]};
+  }
+  return pieces;
+}
+
+std::shared_ptr<Engine> CreateEngine(const std::string& listen, bool use_shm, int io_threads) {
+  const SameHost same_host = use_shm ? SameHost::kShm : SameHost::kNetwork;
+  return Unwrap(Engine::Create({listen, same_host, io_threads}));
+}
+
+Remote OpenSegment(Engine& engine, const std::string& endpoint, uint64_t segment_id,
+                   double timeout_s) {
+  return Unwrap(engine.OpenSegment(endpoint, segment_id, Deadline::After(timeout_s)));
+}
+
+void Execute(Engine& engine, Op op, const Remote& remote, const Numbers& addresses,
+             const Numbers& offsets, const Numbers& lengths, double timeout_s) {
+  const Deadline deadline = Deadline::After(timeout_s);
+  Check(engine.Execute(op, remote, Pieces(addresses, offsets, lengths), deadline));
+}
+
+std::shared_ptr<Transfer> Submit(Engine& engine, Op op, const Remote& remote,
+                                 const Numbers& addresses, const Numbers& offsets,
+                                 const Numbers& lengths, double timeout_s) {
+  const Deadline deadline = Deadline::After(timeout_s);
+  return Unwrap(engine.Submit(op, remote, Pieces(addresses, offsets, lengths), deadline));
+}
+
+bool Fence(Engine& engine, uint64_t peer_id, double timeout_s) {
+  return Unwrap(engine.Fence(peer_id, Deadline::After(timeout_s)));
+}
+
+bool Wait(const Transfer& transfer, double timeout_s) {
+  const auto status = transfer.Wait(Deadline::After(timeout_s));
+  if (status) Check(*status);
+  return status.has_value();
+}
+
+uint32_t Checksum(nb::handle object, uint32_t value) {
+  const HeldBuffer buffer(object);
+  const nb::gil_scoped_release release;
+  return Crc32c(buffer.data(), buffer.size_bytes(), value);
+}
+
+uint32_t ChecksumGather(const Numbers& addresses, const Numbers& lengths, uint32_t value) {
+  for (const Piece& piece : Pieces(addresses, lengths, lengths)) {
+    value = Crc32c(reinterpret_cast<const void*>(piece.address), piece.length, value);
+  }
+  return value;
+}
+
+int ExportSegment(PyObject* self, Py_buffer* view, int flags) {
+  const auto& segment = *nb::inst_ptr<Segment>(self);
+  return PyBuffer_FillInfo(view, self, segment.data(),
+                           static_cast<Py_ssize_t>(segment.size_bytes()), 0, flags);
+}
+
+PyType_Slot segment_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(ExportSegment)},
+                               {0, nullptr}};
+
+void BindMemory(nb::module_& m) {
+  nb::class_<Segment>(m, "Segment", nb::type_slots(segment_slots),
+                      "Memory that peers may reach; exports a writable buffer.")
+      .def_prop_ro("id", &Segment::id)
+      .def_prop_ro("size_bytes", &Segment::size_bytes)
+      .def_prop_ro("address", &Segment::address);
+  nb::class_<RegisteredBuffer>(m, "Buffer", "Local memory of batches, kept alive until close().")
+      .def(nb::init<std::shared_ptr<Engine>, nb::handle>(), "engine"_a, "source"_a)
+      .def(nb::init<std::shared_ptr<Engine>, uint64_t, uint64_t, nb::object>(), "engine"_a,
+           "address"_a, "size_bytes"_a, "owner"_a.none())
+      .def_prop_ro("address", &RegisteredBuffer::address)
+      .def_prop_ro("size_bytes", &RegisteredBuffer::size_bytes)
+      .def("close", &RegisteredBuffer::Close, "Wait for batches that use it; then let go of it.");
+}
+
+void BindRemote(nb::module_& m) {
+  nb::class_<RemoteSegment>(m, "RemoteSegment", "A segment of another engine.")
+      .def_prop_ro("id", &RemoteSegment::id)
+      .def_prop_ro("size_bytes", &RemoteSegment::size_bytes)
+      .def_prop_ro("endpoint", &RemoteSegment::endpoint)
+      .def_prop_ro("transport", &RemoteSegment::transport);
+  nb::class_<Transfer>(m, "Transfer", "A submitted batch.")
+      .def("done", &Transfer::done)
+      .def("wait", &Wait, "timeout_s"_a, nb::call_guard<nb::gil_scoped_release>(),
+           "True: the batch ended well. False: it has not ended yet.")
+      .def(
+          "event_fd", [](Transfer& transfer) { return Unwrap(transfer.EventFd()); },
+          "A descriptor that is readable once the batch has ended; owned by this.");
+  nb::enum_<Op>(m, "Op", "Which way bytes move.")
+      .value("kRead", Op::kRead)
+      .value("kWrite", Op::kWrite);
+}
+
+void BindEngine(nb::module_& m) {
+  using Release = nb::call_guard<nb::gil_scoped_release>;
+  nb::class_<Engine>(m, "Engine", "native/transfer/engine.h is its contract.")
+      .def_static("create", &CreateEngine, "listen"_a, "use_shm"_a, "io_threads"_a, Release())
+      .def_prop_ro("endpoint", &Engine::endpoint)
+      .def_prop_ro("peer_id", &Engine::peer_id)
+      .def_prop_ro("host_id", &Engine::host_id)
+      .def(
+          "create_segment",
+          [](Engine& engine, uint64_t size) { return Unwrap(engine.CreateSegment(size)); },
+          "size_bytes"_a, Release())
+      .def("close_segment", &Engine::CloseSegment, "segment"_a, Release())
+      .def("open_segment", &OpenSegment, "endpoint"_a, "segment_id"_a, "timeout_s"_a, Release())
+      .def("execute", &Execute, "op"_a, "remote"_a, "addresses"_a.noconvert(),
+           "offsets"_a.noconvert(), "lengths"_a.noconvert(), "timeout_s"_a, Release())
+      .def("submit", &Submit, "op"_a, "remote"_a, "addresses"_a.noconvert(),
+           "offsets"_a.noconvert(), "lengths"_a.noconvert(), "timeout_s"_a, Release())
+      .def("fence", &Fence, "peer_id"_a, "timeout_s"_a, Release())
+      .def(
+          "rotate", [](Engine& engine) { return Unwrap(engine.Rotate()); }, Release())
+      .def("close", &Engine::Close, Release());
+}
+
+void BindChecksums(nb::module_& m) {
+  m.def("crc32c", &Checksum, "buffer"_a, "value"_a = 0);
+  m.def("crc32c_gather", &ChecksumGather, "addresses"_a.noconvert(), "lengths"_a.noconvert(),
+        "value"_a = 0, nb::call_guard<nb::gil_scoped_release>());
+}
+
+}  // namespace
+
+void bind_transfer(nb::module_& m) {
+  BindMemory(m);
+  BindRemote(m);
+  BindEngine(m);
+  BindChecksums(m);
+}
 
 }  // namespace mooncake

@@ -70,11 +70,11 @@ class Engine {
   void CloseSegment(const Segment& segment);
 
   // Local memory of batches. Overlaps are fine and counted; register and unregister are paired by
-  // (address, size). The caller keeps the memory alive in between.
-  Status RegisterBuffer(uint64_t address, uint64_t size_bytes);
+  // (address, size, access). The caller keeps the memory alive in between.
+  Status RegisterBuffer(uint64_t address, uint64_t size_bytes, Access access = Access::kBoth);
   // Waits for batches that use it: afterwards nothing of the engine touches it.
-  // kBufferNotRegistered when there is no such pair.
-  Status UnregisterBuffer(uint64_t address, uint64_t size_bytes);
+  // kBufferNotRegistered when there is no such registration.
+  Status UnregisterBuffer(uint64_t address, uint64_t size_bytes, Access access = Access::kBoth);
 
   // Connects to the engine at `endpoint` and opens its segment. kNotFound: it has no such segment;
   // kFenced: it has barred this engine's peer id; kPeerUnreachable, kTimeout, kWire.
@@ -108,6 +108,7 @@ class Engine {
 
  private:
   std::shared_ptr<Core> core_;
+  const int process_;  // that the threads belong to
 };
 
 }  // namespace mooncake

@@ -16,6 +16,12 @@ struct Piece {
   uint64_t length = 0;
 };
 
+// What batches may do with local memory.
+enum class Access : uint8_t {
+  kSource,  // write from it; memory that must not change
+  kBoth,
+};
+
 enum class SameHost : uint8_t {
   kShm,      // map the memory of peers on this host
   kNetwork,  // reach peers on this host as any other

@@ -1,0 +1,211 @@
+#include "transfer/core.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/random.h"
+#include "transfer/host_id.h"
+
+namespace mooncake {
+
+Core::Core(const EngineOptions& options)
+    : options_(options), io_pool_(options.io_threads), peer_id_(RandomId()) {}
+
+Result<std::shared_ptr<Core>> Core::Create(const EngineOptions& options) {
+  if (options.io_threads < 1) {
+    return Status(Code::kInvalidArgument,
+                  "io_threads is " + std::to_string(options.io_threads) + "; at least 1 is needed");
+  }
+  auto listen = ParseAddress(options.listen);
+  if (!listen.ok()) return listen.status();
+  std::shared_ptr<Core> core(new Core(options));
+  auto tcp_server = TcpServer::Create(listen.value(), core->owner_);
+  if (!tcp_server.ok()) return tcp_server.status();
+  auto shm_server = ShmServer::Create(core->owner_);
+  if (!shm_server.ok()) return shm_server.status();
+  auto loop = Loop::Create();
+  if (!loop.ok()) return loop.status();
+  core->tcp_server_ = std::move(tcp_server).value();
+  core->shm_server_ = std::move(shm_server).value();
+  core->owner_.loop = std::move(loop).value();
+  const bool is_shm = options.same_host == SameHost::kShm;
+  core->owner_.greeting = {RandomId(), ReadHostId(), is_shm ? core->shm_server_->name() : ""};
+  core->owner_.loop->Run([&] {
+    core->tcp_server_->Start();
+    core->shm_server_->Start();
+  });
+  return core;
+}
+
+uint64_t Core::peer_id() const {
+  const std::lock_guard lock(mutex_);
+  return peer_id_;
+}
+
+Status Core::CheckOpen() const {
+  return is_closed_ ? Status(Code::kClosed, "the engine is closed") : Status::Ok();
+}
+
+Result<std::shared_ptr<Segment>> Core::CreateSegment(uint64_t size_bytes) {
+  MC_RETURN_IF_ERROR(CheckOpen());
+  auto segment = Segment::Create(size_bytes);
+  if (!segment.ok()) return segment;
+  MC_RETURN_IF_ERROR(buffers_.Register(segment.value()->address(), size_bytes, Access::kBoth));
+  owner_.segments.Add(segment.value());
+  return segment;
+}
+
+void Core::CloseSegment(const Segment& segment) {
+  if (!owner_.segments.Remove(segment.id())) return;
+  owner_.loop->Run([&] { shm_server_->Withdraw(segment.id()); });
+  const Status status = buffers_.Unregister(segment.address(), segment.size_bytes(), Access::kBoth);
+  MC_CHECK(status.ok(), "%s", status.message().c_str());
+}
+
+Result<std::shared_ptr<RemoteSegment>> Core::OpenSegment(const std::string& endpoint, uint64_t id,
+                                                         Deadline deadline) {
+  for (;;) {
+    MC_RETURN_IF_ERROR(CheckOpen());
+    auto found = FindPeer(endpoint, deadline);
+    if (!found.ok()) return found.status();
+    const auto& [peer, is_new] = found.value();
+    auto path = peer->Open(id, deadline);
+    if (path.ok()) return std::make_shared<RemoteSegment>(peer, std::move(path).value());
+    // A peer from before may be another process by now; a new connection knows.
+    const bool is_stale = !is_new && path.status().code() == Code::kPeerUnreachable;
+    if (path.status().code() == Code::kPeerUnreachable) ForgetPeer(peer);
+    if (!is_stale) return path.status();
+  }
+}
+
+Result<Core::Found> Core::FindPeer(const std::string& endpoint, Deadline deadline) {
+  Peer::Self self{0, host_id(), options_.same_host, owner_.loop};
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = peers_.find(endpoint);
+    if (found != peers_.end()) return Found{found->second, false};
+    self.peer_id = peer_id_;
+  }
+  auto peer = Peer::Connect(endpoint, self, deadline);
+  if (!peer.ok()) return peer.status();
+  return AddPeer(std::move(peer).value());
+}
+
+Result<Core::Found> Core::AddPeer(std::shared_ptr<Peer> peer) {
+  const std::lock_guard lock(mutex_);
+  if (is_closed_) return Status(Code::kClosed, "the engine is closed");
+  if (peer->own_peer_id() != peer_id_) {
+    return Status(Code::kFenced, "the peer id was rotated meanwhile");
+  }
+  SweepPeers();
+  const auto [entry, is_new] = peers_.try_emplace(peer->endpoint(), peer);
+  return Found{entry->second, is_new};
+}
+
+void Core::ForgetPeer(const std::shared_ptr<Peer>& peer) {
+  const std::lock_guard lock(mutex_);
+  const auto found = peers_.find(peer->endpoint());
+  if (found == peers_.end() || found->second != peer) return;
+  retired_.push_back(peer);
+  peers_.erase(found);
+}
+
+// Lets go of the connections to processes that are gone.
+void Core::SweepPeers() {
+  std::erase_if(retired_, [](const auto& peer) { return peer.expired(); });
+  std::erase_if(peers_, [](const auto& entry) {
+    return entry.second.use_count() == 1 && !entry.second->IsAlive();
+  });
+}
+
+std::vector<std::shared_ptr<Peer>> Core::TakePeers() {
+  std::vector<std::shared_ptr<Peer>> taken;
+  for (auto& [endpoint, peer] : peers_) taken.push_back(std::move(peer));
+  for (auto& weak : retired_) {
+    if (auto peer = weak.lock()) taken.push_back(std::move(peer));
+  }
+  peers_.clear();
+  retired_.clear();
+  return taken;
+}
+
+Result<BufferTable::Claim> Core::Admit(Op op, const RemoteSegment& remote,
+                                       std::span<const Piece> pieces) {
+  MC_RETURN_IF_ERROR(CheckOpen());
+  const uint64_t size_bytes = remote.size_bytes();
+  for (const Piece& piece : pieces) {
+    if (piece.offset <= size_bytes && piece.length <= size_bytes - piece.offset) continue;
+    return Status(Code::kInvalidArgument, std::to_string(piece.length) + " bytes at offset " +
+                                              std::to_string(piece.offset) +
+                                              " lie outside the remote segment of " +
+                                              std::to_string(size_bytes) + " bytes");
+  }
+  return buffers_.Use(op, pieces);
+}
+
+Status Core::Execute(Op op, const std::shared_ptr<RemoteSegment>& remote,
+                     std::span<const Piece> pieces, Deadline deadline) {
+  const auto claim = Admit(op, *remote, pieces);
+  if (!claim.ok()) return claim.status();
+  return remote->path_->Execute(op, pieces, deadline);
+}
+
+Result<std::shared_ptr<Transfer>> Core::Submit(Op op, std::shared_ptr<RemoteSegment> remote,
+                                               std::span<const Piece> pieces, Deadline deadline) {
+  auto claim = Admit(op, *remote, pieces);
+  if (!claim.ok()) return claim.status();
+  auto transfer = std::make_shared<Transfer>();
+  auto held = std::make_shared<std::optional<BufferTable::Claim>>(std::move(claim).value());
+  auto job = [op, remote = std::move(remote), held, transfer, deadline,
+              batch = std::vector<Piece>(pieces.begin(), pieces.end())](Status status) {
+    if (status.ok()) status = remote->path_->Execute(op, batch, deadline);
+    held->reset();  // before anybody hears that the batch has ended
+    transfer->Complete(std::move(status));
+  };
+  MC_RETURN_IF_ERROR(io_pool_.Submit(std::move(job), deadline));
+  return transfer;
+}
+
+Result<bool> Core::Fence(uint64_t peer_id, Deadline deadline) {
+  if (peer_id == 0) return Status(Code::kInvalidArgument, "peer id 0 names nobody");
+  const bool is_barred = owner_.loop->Run([&] {
+    owner_.barred.insert(peer_id);
+    tcp_server_->CloseOf(peer_id);
+    shm_server_->Revoke(peer_id);
+  });
+  if (!is_barred) return Status(Code::kClosed, "the engine is closed");
+  return shm_server_->WaitUntilGone(peer_id, deadline);
+}
+
+Result<uint64_t> Core::Rotate() {
+  uint64_t fresh;
+  std::vector<std::shared_ptr<Peer>> peers;
+  {
+    const std::lock_guard lock(mutex_);
+    MC_RETURN_IF_ERROR(CheckOpen());
+    fresh = peer_id_ = RandomId();
+    peers = TakePeers();
+  }
+  for (const auto& peer : peers) peer->End(Status(Code::kFenced, "the peer id was rotated"));
+  return fresh;
+}
+
+void Core::Close() {
+  std::vector<std::shared_ptr<Peer>> peers;
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_closed_.exchange(true)) return;
+    peers = TakePeers();
+  }
+  for (const auto& peer : peers) peer->End(Status(Code::kClosed, "the engine was closed"));
+  io_pool_.Stop();
+  if (owner_.loop == nullptr) return;  // it was never opened
+  owner_.loop->Run([&] {
+    tcp_server_->Stop();
+    shm_server_->Stop();
+  });
+  owner_.loop->Stop();
+  owner_.segments.Clear();
+}
+
+}  // namespace mooncake

@@ -1,0 +1,76 @@
+// Core: what is behind Engine. Segments, remote segments and transfers may outlive it.
+//
+// Thread safety: all methods may be called by any thread. mutex_ guards the peer id and the peers.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "transfer/buffers.h"
+#include "transfer/engine.h"
+#include "transfer/io_pool.h"
+#include "transfer/loop.h"
+#include "transfer/owner.h"
+#include "transfer/peer.h"
+#include "transfer/shm_server.h"
+#include "transfer/tcp_server.h"
+
+namespace mooncake {
+
+class Core {
+ public:
+  static Result<std::shared_ptr<Core>> Create(const EngineOptions& options);
+  ~Core() { Close(); }
+
+  const std::string& endpoint() const { return tcp_server_->endpoint(); }
+  const std::string& host_id() const { return owner_.greeting.host_id; }
+  uint64_t peer_id() const;
+  BufferTable& buffers() { return buffers_; }
+
+  Result<std::shared_ptr<Segment>> CreateSegment(uint64_t size_bytes);
+  void CloseSegment(const Segment& segment);
+  Result<std::shared_ptr<RemoteSegment>> OpenSegment(const std::string& endpoint, uint64_t id,
+                                                     Deadline deadline);
+  Status Execute(Op op, const std::shared_ptr<RemoteSegment>& remote, std::span<const Piece> pieces,
+                 Deadline deadline);
+  Result<std::shared_ptr<Transfer>> Submit(Op op, std::shared_ptr<RemoteSegment> remote,
+                                           std::span<const Piece> pieces, Deadline deadline);
+  Result<bool> Fence(uint64_t peer_id, Deadline deadline);
+  Result<uint64_t> Rotate();
+  void Close();
+
+ private:
+  struct Found {
+    std::shared_ptr<Peer> peer;
+    bool is_new = false;
+  };
+
+  explicit Core(const EngineOptions& options);
+  Status CheckOpen() const;
+  Result<BufferTable::Claim> Admit(Op op, const RemoteSegment& remote,
+                                   std::span<const Piece> pieces);
+  Result<Found> FindPeer(const std::string& endpoint, Deadline deadline);
+  Result<Found> AddPeer(std::shared_ptr<Peer> peer);
+  void ForgetPeer(const std::shared_ptr<Peer>& peer);
+  void SweepPeers();
+  std::vector<std::shared_ptr<Peer>> TakePeers();
+
+  const EngineOptions options_;
+  Owner owner_;
+  BufferTable buffers_;
+  IoPool io_pool_;
+  std::shared_ptr<TcpServer> tcp_server_;
+  std::shared_ptr<ShmServer> shm_server_;
+  std::atomic<bool> is_closed_ = false;
+
+  mutable std::mutex mutex_;
+  uint64_t peer_id_;
+  std::unordered_map<std::string, std::shared_ptr<Peer>> peers_;  // by endpoint
+  std::vector<std::weak_ptr<Peer>> retired_;  // replaced in peers_, perhaps still in use
+};
+
+}  // namespace mooncake

@@ -1,0 +1,76 @@
+#include "transfer/engine.h"
+
+#include <unistd.h>
+
+#include "transfer/core.h"
+
+namespace mooncake {
+
+RemoteSegment::RemoteSegment(std::shared_ptr<Peer> peer, std::shared_ptr<Path> path)
+    : peer_(std::move(peer)), path_(std::move(path)) {}
+RemoteSegment::~RemoteSegment() = default;
+
+uint64_t RemoteSegment::id() const { return path_->segment_id(); }
+uint64_t RemoteSegment::size_bytes() const { return path_->size_bytes(); }
+const std::string& RemoteSegment::endpoint() const { return peer_->endpoint(); }
+std::string_view RemoteSegment::transport() const { return path_->transport(); }
+
+Result<std::shared_ptr<Engine>> Engine::Create(const EngineOptions& options) {
+  auto core = Core::Create(options);
+  if (!core.ok()) return core.status();
+  return std::make_shared<Engine>(std::move(core).value());
+}
+
+Engine::Engine(std::shared_ptr<Core> core) : core_(std::move(core)), process_(getpid()) {}
+
+Engine::~Engine() {
+  // In a forked child the threads do not exist, and waiting for them would never end.
+  if (getpid() != process_) {
+    new std::shared_ptr<Core>(std::move(core_));
+  } else {
+    core_->Close();
+  }
+}
+
+std::string Engine::endpoint() const { return core_->endpoint(); }
+uint64_t Engine::peer_id() const { return core_->peer_id(); }
+std::string Engine::host_id() const { return core_->host_id(); }
+
+Result<std::shared_ptr<Segment>> Engine::CreateSegment(uint64_t size_bytes) {
+  return core_->CreateSegment(size_bytes);
+}
+
+void Engine::CloseSegment(const Segment& segment) { core_->CloseSegment(segment); }
+
+Status Engine::RegisterBuffer(uint64_t address, uint64_t size_bytes, Access access) {
+  return core_->buffers().Register(address, size_bytes, access);
+}
+
+Status Engine::UnregisterBuffer(uint64_t address, uint64_t size_bytes, Access access) {
+  return core_->buffers().Unregister(address, size_bytes, access);
+}
+
+Result<std::shared_ptr<RemoteSegment>> Engine::OpenSegment(const std::string& endpoint,
+                                                           uint64_t segment_id, Deadline deadline) {
+  return core_->OpenSegment(endpoint, segment_id, deadline);
+}
+
+Status Engine::Execute(Op op, const std::shared_ptr<RemoteSegment>& remote,
+                       std::span<const Piece> pieces, Deadline deadline) {
+  return core_->Execute(op, remote, pieces, deadline);
+}
+
+Result<std::shared_ptr<Transfer>> Engine::Submit(Op op, std::shared_ptr<RemoteSegment> remote,
+                                                 std::span<const Piece> pieces, Deadline deadline) {
+  return core_->Submit(op, std::move(remote), pieces, deadline);
+}
+
+Result<bool> Engine::Fence(uint64_t peer_id, Deadline deadline) {
+  return core_->Fence(peer_id, deadline);
+}
+
+Result<uint64_t> Engine::Rotate() { return core_->Rotate(); }
+
+void Engine::Close() { core_->Close(); }
+
+}  // namespace mooncake

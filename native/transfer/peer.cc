@@ -1,0 +1,98 @@
+#include "transfer/peer.h"
+
+#include <algorithm>
+
+namespace mooncake {
+namespace {
+
+// An owner that has just answered on TCP answers on its Unix socket too, or never.
+constexpr double kUnixHelloSeconds = 2.0;
+
+}  // namespace
+
+Result<std::shared_ptr<Peer>> Peer::Connect(const std::string& endpoint, const Self& self,
+                                            Deadline deadline) {
+  auto address = ParseAddress(endpoint);
+  if (!address.ok()) return address.status();
+  auto greeted = TcpLane::Connect(address.value(), {self.peer_id, 0}, deadline);
+  if (!greeted.ok()) {
+    const Status& status = greeted.status();
+    return Status(status.code(), endpoint + ": " + status.message());
+  }
+  auto& [lane, reply] = greeted.value();
+  const Hello hello{self.peer_id, reply.engine_id};
+  auto tcp = std::make_shared<TcpTransport>(address.value(), hello, std::move(lane));
+  return std::shared_ptr<Peer>(new Peer(endpoint, self, std::move(reply), std::move(tcp)));
+}
+
+Peer::Peer(std::string endpoint, Self self, HelloReply reply, std::shared_ptr<TcpTransport> tcp)
+    : endpoint_(std::move(endpoint)),
+      self_(std::move(self)),
+      reply_(std::move(reply)),
+      tcp_(std::move(tcp)) {}
+
+Result<std::shared_ptr<Path>> Peer::Open(uint64_t segment_id, Deadline deadline) {
+  if (auto path = Cached(segment_id)) return path;
+  const std::shared_ptr<ShmTransport> shm = Shm(deadline);
+  if (shm == nullptr) return tcp_->Open(segment_id, deadline);
+  auto path = shm->Open(segment_id, deadline);
+  if (!path.ok()) {
+    const Code code = path.status().code();
+    const bool is_final = code == Code::kNotFound || code == Code::kFenced || deadline.passed();
+    return is_final ? path : tcp_->Open(segment_id, deadline);
+  }
+  const std::lock_guard lock(mutex_);
+  std::erase_if(shm_paths_, [](const auto& entry) { return entry.second.expired(); });
+  shm_paths_.insert_or_assign(segment_id, path.value());
+  return path;
+}
+
+void Peer::End(const Status& reason) {
+  std::shared_ptr<ShmTransport> shm;
+  {
+    const std::lock_guard lock(mutex_);
+    if (end_.ok()) end_ = reason;
+    shm = shm_;
+  }
+  if (shm != nullptr) shm->End(reason);
+  tcp_->End(reason);
+}
+
+std::shared_ptr<Path> Peer::Cached(uint64_t segment_id) {
+  std::shared_ptr<Path> path;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = shm_paths_.find(segment_id);
+    if (found != shm_paths_.end()) path = found->second.lock();
+  }
+  return path != nullptr && path->IsUsable() ? path : nullptr;
+}
+
+// The transport to a peer on this host; null when it is to be reached, or can only be reached,
+// through the network.
+std::shared_ptr<ShmTransport> Peer::Shm(Deadline deadline) {
+  if (self_.same_host != SameHost::kShm || reply_.unix_name.empty()) return nullptr;
+  if (reply_.host_id != self_.host_id) return nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!end_.ok()) return nullptr;
+    if (shm_ != nullptr && !shm_->IsEnded()) return shm_;
+  }
+  const Deadline soon = Deadline::After(std::min(kUnixHelloSeconds, deadline.seconds_left()));
+  auto shm =
+      ShmTransport::Connect(reply_.unix_name, {self_.peer_id, reply_.engine_id}, self_.loop, soon);
+  if (!shm.ok()) return nullptr;
+  Status end;
+  {
+    const std::lock_guard lock(mutex_);
+    end = end_;
+    if (end.ok() && (shm_ == nullptr || shm_->IsEnded())) shm_ = shm.value();
+    if (end.ok() && shm_ == shm.value()) return shm_;
+  }
+  // Another thread was faster, or the peer was ended meanwhile.
+  shm.value()->End(Status(Code::kClosed, "a second connection"));
+  const std::lock_guard lock(mutex_);
+  return end.ok() ? shm_ : nullptr;
+}
+
+}  // namespace mooncake

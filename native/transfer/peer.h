@@ -1,0 +1,65 @@
+// Peer: another engine, as this one reaches it under one peer id of its own.
+//
+// Thread safety: all methods may be called by any thread.
+// Ownership: shared by the engine's table and by the remote segments that were opened through it.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "base/deadline.h"
+#include "base/socket.h"
+#include "base/status.h"
+#include "transfer/loop.h"
+#include "transfer/transports/shm.h"
+#include "transfer/transports/tcp.h"
+#include "transfer/transports/transport.h"
+#include "transfer/types.h"
+
+namespace mooncake {
+
+class Peer {
+ public:
+  struct Self {  // of the engine that reaches out
+    uint64_t peer_id = 0;
+    std::string host_id;
+    SameHost same_host = SameHost::kShm;
+    std::shared_ptr<Loop> loop;
+  };
+
+  // Connects to whoever is at `endpoint`.
+  static Result<std::shared_ptr<Peer>> Connect(const std::string& endpoint, const Self& self,
+                                               Deadline deadline);
+
+  const std::string& endpoint() const { return endpoint_; }
+  uint64_t own_peer_id() const { return self_.peer_id; }
+
+  // Chooses the transport: shm where that is possible and wanted, else tcp.
+  Result<std::shared_ptr<Path>> Open(uint64_t segment_id, Deadline deadline);
+
+  // Ends all transports; see Transport::End.
+  void End(const Status& reason);
+  bool IsEnded() const { return tcp_->IsEnded(); }
+
+  // False once the peer's process is known to be gone.
+  bool IsAlive() const { return tcp_->IsAlive(); }
+
+ private:
+  Peer(std::string endpoint, Self self, HelloReply reply, std::shared_ptr<TcpTransport> tcp);
+  std::shared_ptr<ShmTransport> Shm(Deadline deadline);
+  std::shared_ptr<Path> Cached(uint64_t segment_id);
+
+  const std::string endpoint_;
+  const Self self_;
+  const HelloReply reply_;
+  const std::shared_ptr<TcpTransport> tcp_;
+
+  std::mutex mutex_;
+  Status end_;
+  std::shared_ptr<ShmTransport> shm_;  // null: not connected (yet)
+  std::unordered_map<uint64_t, std::weak_ptr<Path>> shm_paths_;
+};
+
+}  // namespace mooncake

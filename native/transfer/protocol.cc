@@ -1,0 +1,151 @@
+#include "transfer/protocol.h"
+
+#include "base/check.h"
+#include "wire/bytes.h"
+#include "wire/msgpack.h"
+
+namespace mooncake {
+namespace {
+
+Status Malformed(const char* what) { return Status(Code::kWire, std::string("malformed ") + what); }
+
+}  // namespace
+
+Bytes Encode(const Hello& hello) {
+  Bytes body;
+  MsgpackWriter(body).Array(2).Uint(hello.peer_id).Uint(hello.expected_engine_id);
+  return body;
+}
+
+Bytes Encode(const HelloReply& reply) {
+  Bytes body;
+  MsgpackWriter(body).Array(3).Uint(reply.engine_id).Str(reply.host_id).Str(reply.unix_name);
+  return body;
+}
+
+Bytes Encode(const Map& map) {
+  Bytes body;
+  MsgpackWriter(body).Array(3).Uint(map.handle).Uint(map.segment_id).Bool(map.is_writable);
+  return body;
+}
+
+Bytes EncodeNumber(uint64_t number) {
+  Bytes body;
+  MsgpackWriter(body).Array(1).Uint(number);
+  return body;
+}
+
+Bytes EncodeError(const Status& status) {
+  Bytes body;
+  const std::string_view message = std::string_view(status.message()).substr(0, 1024);
+  MsgpackWriter(body).Array(2).Uint(static_cast<uint64_t>(status.code())).Str(message);
+  return body;
+}
+
+Result<Hello> DecodeHello(std::span<const uint8_t> body) {
+  MsgpackReader reader(body);
+  Hello hello;
+  reader.ArrayOf(2) && reader.Uint(hello.peer_id) && reader.Uint(hello.expected_engine_id);
+  if (!reader.done() || hello.peer_id == 0) return Malformed("hello");
+  return hello;
+}
+
+Result<HelloReply> DecodeHelloReply(std::span<const uint8_t> body) {
+  MsgpackReader reader(body);
+  HelloReply reply;
+  std::string_view host_id;
+  std::string_view unix_name;
+  reader.ArrayOf(3) && reader.Uint(reply.engine_id) && reader.Str(host_id) && reader.Str(unix_name);
+  if (!reader.done() || reply.engine_id == 0) return Malformed("answer to hello");
+  reply.host_id = host_id;
+  reply.unix_name = unix_name;
+  return reply;
+}
+
+Result<Map> DecodeMap(std::span<const uint8_t> body) {
+  MsgpackReader reader(body);
+  Map map;
+  reader.ArrayOf(3) && reader.Uint(map.handle) && reader.Uint(map.segment_id) &&
+      reader.Bool(map.is_writable);
+  if (!reader.done()) return Malformed("map request");
+  return map;
+}
+
+Result<uint64_t> DecodeNumber(std::span<const uint8_t> body) {
+  MsgpackReader reader(body);
+  uint64_t number = 0;
+  reader.ArrayOf(1) && reader.Uint(number);
+  if (!reader.done()) return Malformed("message of one number");
+  return number;
+}
+
+Status DecodeError(std::span<const uint8_t> body) {
+  MsgpackReader reader(body);
+  uint8_t code = 0;
+  std::string_view message;
+  reader.ArrayOf(2) && reader.UintAs(code) && reader.Str(message);
+  if (!reader.done() || code == 0 || code > static_cast<uint8_t>(Code::kWrongPeer)) {
+    return Malformed("error");
+  }
+  return Status(static_cast<Code>(code), std::string(message));
+}
+
+Bytes Frame(Message type, uint64_t request_id, std::span<const uint8_t> body,
+            uint64_t payload_bytes) {
+  const auto body_bytes = static_cast<uint32_t>(body.size() + payload_bytes);
+  const FrameHeaderBytes header =
+      EncodeFrameHeader({static_cast<uint8_t>(type), body_bytes, request_id});
+  Bytes frame(kFrameHeaderBytes + body.size());
+  std::copy(header.begin(), header.end(), frame.begin());
+  std::copy(body.begin(), body.end(), frame.begin() + kFrameHeaderBytes);
+  return frame;
+}
+
+uint64_t TotalBytes(std::span<const Piece> pieces) {
+  uint64_t total = 0;
+  for (const Piece& piece : pieces) total += piece.length;
+  return total;
+}
+
+Bytes EncodeBatch(Message type, uint64_t request_id, uint64_t segment_id,
+                  std::span<const Piece> pieces) {
+  MC_CHECK(pieces.size() <= kRequestPieces, "%zu pieces", pieces.size());
+  const size_t head = kBatchPrefixBytes + kPieceBytes * pieces.size();
+  const uint64_t payload = type == Message::kWrite ? TotalBytes(pieces) : 0;
+  const FrameHeaderBytes header = EncodeFrameHeader(
+      {static_cast<uint8_t>(type), static_cast<uint32_t>(head + payload), request_id});
+  Bytes bytes(kFrameHeaderBytes + head);
+  std::copy(header.begin(), header.end(), bytes.begin());
+  uint8_t* at = &bytes[kFrameHeaderBytes];
+  StoreLittle<uint64_t>(at, segment_id);
+  StoreLittle<uint32_t>(at + 8, static_cast<uint32_t>(pieces.size()));
+  StoreLittle<uint32_t>(at + 12, 0);
+  at += kBatchPrefixBytes;
+  for (const Piece& piece : pieces) {
+    StoreLittle<uint64_t>(at, piece.offset);
+    StoreLittle<uint64_t>(at + 8, piece.length);
+    at += kPieceBytes;
+  }
+  return bytes;
+}
+
+Result<BatchPrefix> DecodeBatchPrefix(std::span<const uint8_t> bytes) {
+  const BatchPrefix prefix{LoadLittle<uint64_t>(&bytes[0]), LoadLittle<uint32_t>(&bytes[8])};
+  if (prefix.count > kRequestPieces) return Malformed("batch: too many pieces");
+  return prefix;
+}
+
+Result<std::vector<Piece>> DecodePieces(std::span<const uint8_t> bytes) {
+  std::vector<Piece> pieces(bytes.size() / kPieceBytes);
+  uint64_t total = 0;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    pieces[i].offset = LoadLittle<uint64_t>(&bytes[i * kPieceBytes]);
+    pieces[i].length = LoadLittle<uint64_t>(&bytes[i * kPieceBytes + 8]);
+    if (pieces[i].length > kRequestBytes) return Malformed("batch: a piece is too long");
+    total += pieces[i].length;
+  }
+  if (total > kRequestBytes) return Malformed("batch: too many bytes");
+  return pieces;
+}
+
+}  // namespace mooncake

@@ -1,0 +1,117 @@
+// What engines say to each other: frames (wire/frame.h) over TCP, and over a Unix socket of
+// packets.
+//
+//   TCP   Hello -> HelloReply                        first on every connection
+//         Open -> OpenReply                          is there such a segment, and how large
+//         Read -> ReadReply                          pieces -> their bytes
+//         Write -> WriteReply                        pieces and their bytes -> they are in memory
+//   Unix  Hello -> HelloReply
+//         Map -> MapReply                            with a descriptor of the memory file
+//         Release                                    what was mapped under that handle is unmapped
+//         Bye                                        it maps nothing any more and never will again
+//         Fenced, SegmentGone <-                     from the owner, at any time
+//   both  anything -> Error
+//
+// Bodies are msgpack arrays, but those of Read and Write: a batch is the hot path. Theirs is
+//
+//   0            8         12        16                      16 + 16 count
+//   | segment id | count u32 | 0 u32 | count x (offset, length) | bytes of the pieces (Write only)
+//
+// Thread safety: pure.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "transfer/types.h"
+#include "wire/frame.h"
+
+namespace mooncake {
+
+enum class Message : uint8_t {
+  kHello = 1,
+  kHelloReply = 2,
+  kOpen = 3,
+  kOpenReply = 4,
+  kRead = 5,
+  kReadReply = 6,
+  kWrite = 7,
+  kWriteReply = 8,
+  kError = 9,
+  kMap = 10,
+  kMapReply = 11,
+  kRelease = 12,
+  kBye = 13,
+  kFenced = 14,
+  kSegmentGone = 15,
+};
+
+using Bytes = std::vector<uint8_t>;
+
+// A request carries at most this much, so that answers flow while a large batch is still sent, and
+// one connection never holds the server's thread for long.
+inline constexpr uint32_t kRequestPieces = 512;
+inline constexpr uint64_t kRequestBytes = 1u << 20;
+inline constexpr uint32_t kBatchPrefixBytes = 16;
+inline constexpr uint32_t kPieceBytes = 16;
+inline constexpr uint32_t kControlBytes = 4096;  // the longest body of any other message
+
+struct Hello {
+  uint64_t peer_id = 0;             // of the caller; what fences name
+  uint64_t expected_engine_id = 0;  // whom the caller wants to reach; 0: whoever is there
+};
+
+struct HelloReply {
+  uint64_t engine_id = 0;  // random; of this engine as an owner, for as long as it lives
+  std::string host_id;
+  std::string unix_name;  // abstract; empty: none
+};
+
+struct Map {
+  uint64_t handle = 0;  // the caller's name for this mapping; Release repeats it
+  uint64_t segment_id = 0;
+  bool is_writable = false;
+};
+
+Bytes Encode(const Hello& hello);
+Bytes Encode(const HelloReply& reply);
+Bytes Encode(const Map& map);
+Bytes EncodeNumber(uint64_t number);  // Open, OpenReply, Release, SegmentGone
+Bytes EncodeError(const Status& status);
+
+// kWire when the body is not exactly what Encode makes.
+Result<Hello> DecodeHello(std::span<const uint8_t> body);
+Result<HelloReply> DecodeHelloReply(std::span<const uint8_t> body);
+Result<Map> DecodeMap(std::span<const uint8_t> body);
+Result<uint64_t> DecodeNumber(std::span<const uint8_t> body);
+Status DecodeError(std::span<const uint8_t> body);  // the error that is in it, or kWire
+
+// Header and body in one piece; the header counts `payload_bytes` more that follow.
+Bytes Frame(Message type, uint64_t request_id, std::span<const uint8_t> body,
+            uint64_t payload_bytes = 0);
+
+// Header, prefix and pieces of a Read or Write request; the bytes of a Write follow.
+Bytes EncodeBatch(Message type, uint64_t request_id, uint64_t segment_id,
+                  std::span<const Piece> pieces);
+uint64_t TotalBytes(std::span<const Piece> pieces);
+
+struct BatchPrefix {
+  uint64_t segment_id = 0;
+  uint32_t count = 0;
+};
+
+// kWire when the count is larger than kRequestPieces.
+Result<BatchPrefix> DecodeBatchPrefix(std::span<const uint8_t> bytes);
+
+// Pieces with their addresses left 0. kWire when they sum to more than kRequestBytes.
+// REQUIRES: bytes.size() is a multiple of kPieceBytes.
+Result<std::vector<Piece>> DecodePieces(std::span<const uint8_t> bytes);
+
+}  // namespace mooncake

@@ -1,0 +1,218 @@
+#include "transfer/tcp_connection.h"
+
+#include <sys/epoll.h>
+
+#include <atomic>
+#include <cerrno>
+#include <string>
+
+#include "transfer/tcp_server.h"
+
+namespace mooncake {
+namespace {
+
+// System calls for one connection before the loop turns to the next.
+constexpr int kCallsPerTurn = 16;
+constexpr size_t kDiscardBytes = 64 << 10;
+
+Status Unexpected(uint8_t type) {
+  return Status(Code::kWire, "unexpected message type " + std::to_string(type));
+}
+
+}  // namespace
+
+TcpConnection::TcpConnection(Fd socket, Owner& owner, TcpServer& server)
+    : socket_(std::move(socket)), owner_(owner), server_(server) {
+  ExpectHeader();
+}
+
+void TcpConnection::Start() {
+  interest_ = EPOLLIN;
+  token_ = owner_.loop->Watch(socket_, interest_, shared_from_this());
+}
+
+void TcpConnection::Close() {
+  if (!socket_.valid()) return;
+  owner_.loop->Forget(token_);
+  socket_.Reset();
+  segment_.reset();
+  server_.Drop(*this);
+}
+
+void TcpConnection::OnReady(uint64_t, uint32_t) {
+  for (int call = 0; call < kCallsPerTurn; ++call) {
+    const ssize_t count = out_.done() ? in_.Receive(socket_) : out_.Send(socket_);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) break;
+    if (count <= 0 || !Move()) return Close();
+  }
+  UpdateInterest();
+}
+
+// After some bytes have moved: goes from stage to stage as far as they reach. False: close.
+bool TcpConnection::Move() {
+  if (!out_.done()) return true;
+  if (is_closing_) return false;
+  if (stage_ == Stage::kHeader) segment_.reset();  // the answer is out
+  while (in_.done() && out_.done()) {
+    if (!Step().ok()) return false;
+  }
+  return true;
+}
+
+void TcpConnection::UpdateInterest() {
+  const uint32_t interest = out_.done() ? EPOLLIN : EPOLLOUT;
+  if (interest == interest_) return;
+  interest_ = interest;
+  owner_.loop->Change(token_, interest);
+}
+
+Status TcpConnection::Step() {
+  switch (stage_) {
+    case Stage::kHeader:
+      return OnHeader();
+    case Stage::kControl:
+      return OnControl();
+    case Stage::kPrefix:
+      return OnPrefix();
+    case Stage::kPieces:
+      return OnPieces();
+    case Stage::kPayload:
+      std::atomic_thread_fence(std::memory_order_release);
+      Reply(Message::kWriteReply, {});
+      return Status::Ok();
+    case Stage::kDiscard:
+      return OnDiscarded();
+  }
+  return Unexpected(header_.type);
+}
+
+Status TcpConnection::OnHeader() {
+  auto header = DecodeFrameHeader(std::span<const uint8_t, kFrameHeaderBytes>(buffer_));
+  if (!header.ok()) return header.status();
+  header_ = header.value();
+  const auto type = static_cast<Message>(header_.type);
+  const bool is_greeted = peer_id_ != 0;
+  const bool is_control = is_greeted ? type == Message::kOpen : type == Message::kHello;
+  if (is_control && header_.body_bytes <= kControlBytes) {
+    Expect(Stage::kControl, header_.body_bytes);
+    return Status::Ok();
+  }
+  const bool is_batch = type == Message::kRead || type == Message::kWrite;
+  if (!is_greeted || !is_batch || header_.body_bytes < kBatchPrefixBytes) {
+    return Unexpected(header_.type);
+  }
+  Expect(Stage::kPrefix, kBatchPrefixBytes);
+  return Status::Ok();
+}
+
+Status TcpConnection::OnControl() {
+  return static_cast<Message>(header_.type) == Message::kHello ? OnHello() : OnOpen();
+}
+
+Status TcpConnection::OnHello() {
+  auto hello = DecodeHello(buffer_);
+  if (!hello.ok()) return hello.status();
+  const Status admitted = owner_.Admit(hello.value());
+  if (admitted.ok()) {
+    peer_id_ = hello.value().peer_id;
+    Reply(Message::kHelloReply, Encode(owner_.greeting));
+  } else {
+    Reply(Message::kError, EncodeError(admitted));
+    is_closing_ = true;
+  }
+  return Status::Ok();
+}
+
+Status TcpConnection::OnOpen() {
+  auto id = DecodeNumber(buffer_);
+  if (!id.ok()) return id.status();
+  const auto segment = owner_.segments.Find(id.value());
+  if (segment == nullptr) {
+    Reply(Message::kError, EncodeError(owner_.NoSegment(id.value())));
+  } else {
+    Reply(Message::kOpenReply, EncodeNumber(segment->size_bytes()));
+  }
+  return Status::Ok();
+}
+
+Status TcpConnection::OnPrefix() {
+  auto prefix = DecodeBatchPrefix(buffer_);
+  if (!prefix.ok()) return prefix.status();
+  prefix_ = prefix.value();
+  const size_t bytes = size_t{kPieceBytes} * prefix_.count;
+  if (header_.body_bytes < kBatchPrefixBytes + bytes) return Unexpected(header_.type);
+  Expect(Stage::kPieces, bytes);
+  return Status::Ok();
+}
+
+Status TcpConnection::OnPieces() {
+  auto pieces = DecodePieces(buffer_);
+  if (!pieces.ok()) return pieces.status();
+  const bool is_write = static_cast<Message>(header_.type) == Message::kWrite;
+  const uint64_t payload = is_write ? TotalBytes(pieces.value()) : 0;
+  if (header_.body_bytes != kBatchPrefixBytes + buffer_.size() + payload) {
+    return Unexpected(header_.type);
+  }
+  const Status started = StartPayload(pieces.value());
+  if (started.ok()) return Status::Ok();
+  refusal_ = started;
+  discard_bytes_ = payload;
+  ExpectDiscard();
+  return Status::Ok();
+}
+
+// Aims the payload at the segment, or says why not.
+Status TcpConnection::StartPayload(std::span<const Piece> pieces) {
+  auto segment = owner_.segments.Find(prefix_.segment_id);
+  if (segment == nullptr) return owner_.NoSegment(prefix_.segment_id);
+  for (const Piece& piece : pieces) {
+    if (!segment->Contains(piece.offset, piece.length)) {
+      return Status(Code::kInvalidArgument, "a piece lies outside the segment");
+    }
+  }
+  const bool is_write = static_cast<Message>(header_.type) == Message::kWrite;
+  if (is_write) {
+    Expect(Stage::kPayload, 0);
+  } else {
+    Reply(Message::kReadReply, {}, TotalBytes(pieces));
+  }
+  Scatter& payload = is_write ? in_ : out_;
+  for (const Piece& piece : pieces) payload.Add(segment->data() + piece.offset, piece.length);
+  segment_ = std::move(segment);
+  return Status::Ok();
+}
+
+void TcpConnection::ExpectDiscard() {
+  const size_t bytes = std::min<uint64_t>(discard_bytes_, kDiscardBytes);
+  discard_bytes_ -= bytes;
+  Expect(Stage::kDiscard, bytes);
+}
+
+Status TcpConnection::OnDiscarded() {
+  if (discard_bytes_ > 0) {
+    ExpectDiscard();
+  } else {
+    Reply(Message::kError, EncodeError(refusal_));
+  }
+  return Status::Ok();
+}
+
+void TcpConnection::Expect(Stage stage, size_t bytes) {
+  stage_ = stage;
+  buffer_.resize(bytes);
+  in_.Clear();
+  in_.Add(buffer_.data(), bytes);
+}
+
+void TcpConnection::ExpectHeader() { Expect(Stage::kHeader, kFrameHeaderBytes); }
+
+// Ends the request: its answer goes out, then the next one is awaited.
+void TcpConnection::Reply(Message type, std::span<const uint8_t> body, uint64_t payload_bytes) {
+  reply_ = Frame(type, header_.request_id, body, payload_bytes);
+  out_.Clear();
+  out_.Add(reply_.data(), reply_.size());
+  ExpectHeader();
+}
+
+}  // namespace mooncake

@@ -1,0 +1,34 @@
+#include "transfer/transports/mapping.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "base/socket.h"
+
+namespace mooncake {
+
+Result<Mapping> Mapping::Map(const Fd& file, uint64_t size_bytes, bool is_writable) {
+  struct stat about{};
+  if (fstat(file.get(), &about) != 0) return SystemError("fstat of a peer's segment");
+  const int seals = fcntl(file.get(), F_GET_SEALS);
+  if (static_cast<uint64_t>(about.st_size) != size_bytes || seals < 0 || !(seals & F_SEAL_SHRINK)) {
+    return Status(Code::kWire, "the peer passed a memory file of another size, or unsealed");
+  }
+  const int protection = is_writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  void* data = mmap(nullptr, size_bytes, protection, MAP_SHARED | MAP_POPULATE, file.get(), 0);
+  if (data == MAP_FAILED) return SystemError("mmap of a peer's segment");
+  // A forked child could go on writing after this process said that it has unmapped.
+  if (madvise(data, size_bytes, MADV_DONTFORK) != 0) {
+    munmap(data, size_bytes);
+    return SystemError("MADV_DONTFORK");
+  }
+  return Mapping(static_cast<uint8_t*>(data), size_bytes);
+}
+
+void Mapping::Unmap() {
+  if (data_ != nullptr) munmap(data_, size_bytes_);
+  data_ = nullptr;
+}
+
+}  // namespace mooncake

@@ -1,0 +1,221 @@
+#include "transfer/transports/shm.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <vector>
+
+#include "base/check.h"
+#include "transfer/transports/shm_path.h"
+
+namespace mooncake {
+namespace {
+
+Status SegmentGone(uint64_t id) {
+  return Status(Code::kNotFound, "segment " + std::to_string(id) + " was closed by its owner");
+}
+
+}  // namespace
+
+Result<std::shared_ptr<ShmTransport>> ShmTransport::Connect(const std::string& name,
+                                                            const Hello& hello,
+                                                            std::shared_ptr<Loop> loop,
+                                                            Deadline deadline) {
+  auto socket = ConnectUnix(name);
+  if (!socket.ok()) return socket.status();
+  std::shared_ptr<ShmTransport> transport(
+      new ShmTransport(std::move(socket).value(), std::move(loop)));
+  const auto watch = [&] { transport->loop_->Watch(transport->socket_, EPOLLIN, transport); };
+  if (!transport->loop_->Run(watch)) return Status(Code::kClosed, "the engine is closed");
+  Lock lock(transport->mutex_);
+  auto answer = transport->Ask(lock, Message::kHello, Encode(hello), deadline);
+  if (answer.ok() && answer.value().type == Message::kHelloReply) return transport;
+  transport->EndLocked(Status(Code::kPeerUnreachable, "no greeting on the Unix socket"));
+  return answer.ok() ? Status(Code::kWire, "an answer of another type") : answer.status();
+}
+
+ShmTransport::ShmTransport(Fd socket, std::shared_ptr<Loop> loop)
+    : socket_(std::move(socket)), loop_(std::move(loop)) {}
+
+Result<std::shared_ptr<Path>> ShmTransport::Open(uint64_t segment_id, Deadline deadline) {
+  Lock lock(mutex_);
+  if (!end_.ok()) return end_;
+  const uint64_t handle = ++last_handle_;
+  ++copies_;  // Bye waits for the mapping that is made here
+  uint64_t size_bytes = 0;
+  auto mapping = MapSegment(lock, {handle, segment_id, false}, size_bytes, deadline);
+  --copies_;
+  if (!mapping.ok() || !end_.ok()) {
+    if (mapping.ok()) mapping.value().Unmap();
+    Settle();
+    return end_.ok() ? mapping.status() : end_;
+  }
+  auto path = std::make_shared<ShmPath>(segment_id, size_bytes, handle, std::move(mapping).value(),
+                                        shared_from_this());
+  path->is_gone_ = gone_.contains(segment_id);
+  paths_.insert(path.get());
+  Settle();
+  return std::shared_ptr<Path>(std::move(path));
+}
+
+void ShmTransport::End(const Status& reason) {
+  Lock lock(mutex_);
+  EndLocked(reason);
+  changed_.wait(lock, [&] { return copies_ == 0; });
+}
+
+bool ShmTransport::IsEnded() const {
+  const std::lock_guard lock(mutex_);
+  return !end_.ok();
+}
+
+void ShmTransport::OnReady(uint64_t token, uint32_t) {
+  Lock lock(mutex_);
+  if (!Drain()) loop_->Forget(token);
+}
+
+Result<uint8_t*> ShmTransport::Enter(ShmPath& path, Op op, Deadline deadline) {
+  Lock lock(mutex_);
+  Drain();
+  if (!end_.ok()) return end_;
+  if (path.is_gone_) return SegmentGone(path.segment_id());
+  ++copies_;
+  ++path.copies_;
+  const Status mapped = EnsureMapped(lock, path, op, deadline);
+  if (!mapped.ok()) return LeaveLocked(path, mapped);
+  return op == Op::kWrite ? path.writable_.data() : path.readable_.data();
+}
+
+Status ShmTransport::Leave(ShmPath& path, Status status) {
+  Lock lock(mutex_);
+  Drain();
+  return LeaveLocked(path, std::move(status));
+}
+
+// Ends a copy. What has happened meanwhile outweighs how the copy went.
+Status ShmTransport::LeaveLocked(ShmPath& path, Status status) {
+  --copies_;
+  --path.copies_;
+  Settle();
+  changed_.notify_all();
+  if (!end_.ok()) return end_;
+  if (path.is_gone_) return SegmentGone(path.segment_id());
+  return status;
+}
+
+// Called by the destructor of a path: no copy is under way.
+void ShmTransport::Close(ShmPath& path) {
+  const std::lock_guard lock(mutex_);
+  paths_.erase(&path);
+  ReleasePath(path);
+}
+
+void ShmTransport::ReleasePath(ShmPath& path) {
+  if (path.readable_.data() == nullptr) return;
+  path.readable_.Unmap();
+  path.writable_.Unmap();
+  const Status told = SendPacket(socket_, Message::kRelease, 0, EncodeNumber(path.handle_));
+  if (!told.ok()) EndLocked(told);
+}
+
+Status ShmTransport::EnsureMapped(Lock& lock, ShmPath& path, Op op, Deadline deadline) {
+  if (op == Op::kRead || path.writable_.data() != nullptr) return Status::Ok();
+  uint64_t size_bytes = 0;
+  auto mapping = MapSegment(lock, {path.handle_, path.segment_id(), true}, size_bytes, deadline);
+  if (!mapping.ok()) return mapping.status();
+  if (!end_.ok()) return end_;
+  if (path.writable_.data() == nullptr) path.writable_ = std::move(mapping).value();
+  return Status::Ok();
+}
+
+// Lets go of the lock while it waits and while it maps. The caller counts as a copy, so that the
+// owner is not told Bye meanwhile.
+Result<Mapping> ShmTransport::MapSegment(Lock& lock, const Map& map, uint64_t& size_bytes,
+                                         Deadline deadline) {
+  auto answer = Ask(lock, Message::kMap, Encode(map), deadline);
+  if (!answer.ok()) return answer.status();
+  const Packet& packet = answer.value();
+  auto size = DecodeNumber(packet.body);
+  if (packet.type != Message::kMapReply || !size.ok() || !packet.passed.valid()) {
+    return Status(Code::kWire, "an answer without a memory file");
+  }
+  size_bytes = size.value();
+  lock.unlock();
+  auto mapping = Mapping::Map(packet.passed, size_bytes, map.is_writable);
+  lock.lock();
+  return mapping;
+}
+
+Result<Packet> ShmTransport::Ask(Lock& lock, Message type, std::span<const uint8_t> body,
+                                 Deadline deadline) {
+  const uint64_t id = ++last_request_id_;
+  MC_RETURN_IF_ERROR(SendPacket(socket_, type, id, body));
+  asked_.insert(id);
+  changed_.wait_until(lock, deadline.time(), [&] { return answers_.contains(id) || !end_.ok(); });
+  asked_.erase(id);
+  auto answer = answers_.extract(id);
+  if (answer.empty()) {
+    return end_.ok() ? Status(Code::kTimeout, "the owner did not answer in time") : end_;
+  }
+  if (answer.mapped().type == Message::kError) return DecodeError(answer.mapped().body);
+  return std::move(answer.mapped());
+}
+
+// Takes in what the owner has said. False once the connection has ended.
+bool ShmTransport::Drain() {
+  while (is_connected_) {
+    auto packet = ReceivePacket(socket_);
+    if (!packet.ok()) {
+      is_connected_ = false;
+      EndLocked(Status(Code::kPeerUnreachable, "the owner of the memory is gone"));
+    } else if (!packet.value()) {
+      return true;
+    } else {
+      OnPacket(std::move(*packet.value()));
+    }
+  }
+  return false;
+}
+
+void ShmTransport::OnPacket(Packet packet) {
+  if (packet.type == Message::kFenced) {
+    EndLocked(Status(Code::kFenced, "the owner of this memory has fenced this process"));
+  } else if (packet.type == Message::kSegmentGone) {
+    OnSegmentGone(packet);
+  } else if (asked_.contains(packet.request_id)) {
+    const uint64_t id = packet.request_id;
+    answers_.insert_or_assign(id, std::move(packet));
+    changed_.notify_all();
+  }
+}
+
+void ShmTransport::OnSegmentGone(const Packet& packet) {
+  const auto id = DecodeNumber(packet.body);
+  if (!id.ok()) return;
+  gone_.insert(id.value());
+  for (ShmPath* path : paths_) {
+    if (path->segment_id() == id.value()) path->is_gone_ = true;
+  }
+  Settle();
+}
+
+void ShmTransport::EndLocked(const Status& reason) {
+  if (!end_.ok()) return;
+  end_ = reason;
+  is_interrupted_ = true;
+  changed_.notify_all();
+  Settle();
+}
+
+// Gives memory back as soon as no copy is under way in it.
+void ShmTransport::Settle() {
+  for (ShmPath* path : paths_) {
+    if (path->copies_ == 0 && (path->is_gone_ || !end_.ok())) ReleasePath(*path);
+  }
+  if (end_.ok() || copies_ > 0 || has_said_bye_) return;
+  has_said_bye_ = true;
+  // The owner may be gone; then nobody needs to hear it.
+  if (SendPacket(socket_, Message::kBye, 0, {}).ok()) shutdown(socket_.get(), SHUT_WR);
+}
+
+}  // namespace mooncake

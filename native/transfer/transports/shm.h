@@ -1,0 +1,85 @@
+// ShmTransport: reaches a peer on this host by mapping its memory files.
+//
+// One Unix connection a peer. Descriptors come through it, and the owner's word that this process
+// is fenced or that a segment is gone. Copies are made by the calling thread.
+//
+// Thread safety: all methods may be called by any thread; OnReady on the loop's thread.
+// Invariants: no memory of the peer is touched or stays mapped once Bye was said; Bye is said as
+// soon as operations have ended for good and the last copy under way is done.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/deadline.h"
+#include "base/fd.h"
+#include "transfer/loop.h"
+#include "transfer/transports/mapping.h"
+#include "transfer/transports/transport.h"
+#include "transfer/unix_socket.h"
+
+namespace mooncake {
+
+class ShmPath;
+
+class ShmTransport : public Transport,
+                     public Watcher,
+                     public std::enable_shared_from_this<ShmTransport> {
+ public:
+  // Connects to the abstract socket `name`. kFenced and kWrongPeer are what the owner said.
+  static Result<std::shared_ptr<ShmTransport>> Connect(const std::string& name, const Hello& hello,
+                                                       std::shared_ptr<Loop> loop,
+                                                       Deadline deadline);
+
+  Result<std::shared_ptr<Path>> Open(uint64_t segment_id, Deadline deadline) override;
+  void End(const Status& reason) override;
+  bool IsEnded() const override;
+  void OnReady(uint64_t token, uint32_t events) override;
+
+ private:
+  friend class ShmPath;
+  using Lock = std::unique_lock<std::mutex>;
+
+  ShmTransport(Fd socket, std::shared_ptr<Loop> loop);
+
+  // What ShmPath needs around a copy: memory that stays mapped until Leave.
+  Result<uint8_t*> Enter(ShmPath& path, Op op, Deadline deadline);
+  Status Leave(ShmPath& path, Status status);
+  Status LeaveLocked(ShmPath& path, Status status);
+  void Close(ShmPath& path);
+  bool is_interrupted() const { return is_interrupted_.load(std::memory_order_relaxed); }
+
+  Result<Packet> Ask(Lock& lock, Message type, std::span<const uint8_t> body, Deadline deadline);
+  Result<Mapping> MapSegment(Lock& lock, const Map& map, uint64_t& size_bytes, Deadline deadline);
+  Status EnsureMapped(Lock& lock, ShmPath& path, Op op, Deadline deadline);
+  bool Drain();
+  void OnPacket(Packet packet);
+  void OnSegmentGone(const Packet& packet);
+  void EndLocked(const Status& reason);
+  void Settle();
+  void ReleasePath(ShmPath& path);
+
+  const Fd socket_;
+  const std::shared_ptr<Loop> loop_;
+  std::atomic<bool> is_interrupted_ = false;  // mirrors !end_.ok() for copies under way
+
+  mutable std::mutex mutex_;  // guards all below, and the state of paths
+  std::condition_variable changed_;
+  Status end_;
+  bool is_connected_ = true;
+  bool has_said_bye_ = false;
+  int copies_ = 0;  // under way
+  uint64_t last_request_id_ = 0;
+  uint64_t last_handle_ = 0;
+  std::unordered_map<uint64_t, Packet> answers_;
+  std::unordered_set<uint64_t> asked_;  // request ids that somebody waits for
+  std::unordered_set<ShmPath*> paths_;
+  std::unordered_set<uint64_t> gone_;  // segments that the owner has closed
+};
+
+}  // namespace mooncake

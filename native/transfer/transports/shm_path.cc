@@ -1,0 +1,63 @@
+#include "transfer/transports/shm_path.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+namespace mooncake {
+namespace {
+
+// Between two of these a copy looks whether it should stop.
+constexpr uint64_t kCopyBytes = 1u << 20;
+
+}  // namespace
+
+ShmPath::ShmPath(uint64_t segment_id, uint64_t size_bytes, uint64_t handle, Mapping readable,
+                 std::shared_ptr<ShmTransport> transport)
+    : Path(segment_id, size_bytes),
+      handle_(handle),
+      transport_(std::move(transport)),
+      readable_(std::move(readable)) {}
+
+ShmPath::~ShmPath() { transport_->Close(*this); }
+
+bool ShmPath::IsUsable() const {
+  const std::lock_guard lock(transport_->mutex_);
+  return transport_->end_.ok() && !is_gone_;
+}
+
+Status ShmPath::Execute(Op op, std::span<const Piece> pieces, Deadline deadline) {
+  auto segment = transport_->Enter(*this, op, deadline);
+  if (!segment.ok()) return segment.status();
+  return transport_->Leave(*this, Copy(op, segment.value(), pieces, deadline));
+}
+
+Status ShmPath::Copy(Op op, uint8_t* segment, std::span<const Piece> pieces,
+                     Deadline deadline) const {
+  uint64_t until_check = kCopyBytes;
+  for (const Piece& piece : pieces) {
+    for (uint64_t done = 0; done < piece.length;) {
+      const uint64_t step = std::min(piece.length - done, kCopyBytes);
+      void* local = reinterpret_cast<void*>(piece.address + done);
+      void* remote = segment + piece.offset + done;
+      if (op == Op::kRead) {
+        std::memcpy(local, remote, step);
+      } else {
+        std::memcpy(remote, local, step);
+      }
+      done += step;
+      if (until_check > step) {
+        until_check -= step;
+        continue;
+      }
+      until_check = kCopyBytes;
+      if (transport_->is_interrupted()) return Status(Code::kClosed, "interrupted");
+      if (deadline.passed()) return Status(Code::kTimeout, "the batch did not end in time");
+    }
+  }
+  // What is read or announced after a batch comes after its bytes.
+  std::atomic_thread_fence(op == Op::kRead ? std::memory_order_acquire : std::memory_order_release);
+  return Status::Ok();
+}
+
+}  // namespace mooncake

@@ -1,0 +1,61 @@
+// What a transport is: one way to reach the memory of one peer.
+//
+// Variants: tcp.h, shm.h. Peer (peer.h) chooses between them when a segment is opened.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "base/deadline.h"
+#include "base/status.h"
+#include "transfer/types.h"
+
+namespace mooncake {
+
+// One remote segment, over one transport.
+//
+// Thread safety: all methods may be called by any thread.
+class Path {
+ public:
+  Path(uint64_t segment_id, uint64_t size_bytes)
+      : segment_id_(segment_id), size_bytes_(size_bytes) {}
+  virtual ~Path() = default;
+  Path(const Path&) = delete;
+  Path& operator=(const Path&) = delete;
+
+  uint64_t segment_id() const { return segment_id_; }
+  uint64_t size_bytes() const { return size_bytes_; }
+
+  virtual std::string_view transport() const = 0;
+
+  // Moves a batch in the calling thread; see Engine::Execute. Local addresses are valid until it
+  // returns, and not touched afterwards.
+  // REQUIRES: every piece lies inside the segment.
+  virtual Status Execute(Op op, std::span<const Piece> pieces, Deadline deadline) = 0;
+
+  // False once operations can only fail.
+  virtual bool IsUsable() const = 0;
+
+ private:
+  const uint64_t segment_id_;
+  const uint64_t size_bytes_;
+};
+
+// Thread safety: all methods may be called by any thread.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  // kNotFound: the peer has no such segment.
+  virtual Result<std::shared_ptr<Path>> Open(uint64_t segment_id, Deadline deadline) = 0;
+
+  // Fails every later operation with `reason`, interrupts those under way and waits for them, then
+  // gives the peer's memory back and tells it so. The first reason stays.
+  virtual void End(const Status& reason) = 0;
+
+  virtual bool IsEnded() const = 0;
+};
+
+}  // namespace mooncake

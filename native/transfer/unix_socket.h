@@ -1,0 +1,45 @@
+// Abstract Unix sockets of packets: a packet is one frame, and may carry one descriptor.
+//
+// Thread safety: free functions over descriptors that the caller owns.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/fd.h"
+#include "base/status.h"
+#include "transfer/protocol.h"
+
+namespace mooncake {
+
+// `name` is in the abstract namespace: no file, gone with its last descriptor.
+Result<Fd> ListenUnix(const std::string& name);
+Result<Fd> ConnectUnix(const std::string& name);
+
+struct Packet {
+  Message type = Message::kError;
+  uint64_t request_id = 0;
+  Bytes body;
+  Fd passed;
+};
+
+// Never blocks; kPeerUnreachable when the peer is gone or takes nothing in.
+Status SendPacket(const Fd& socket, Message type, uint64_t request_id,
+                  std::span<const uint8_t> body, const Fd* passed = nullptr);
+
+// Never blocks; nothing when there is no packet now. kPeerUnreachable when the peer has closed,
+// kWire when what came is no packet of ours.
+Result<std::optional<Packet>> ReceivePacket(const Fd& socket);
+
+// Who is at the other end.
+struct Credentials {
+  uid_t uid = 0;
+  Fd pidfd;  // of the process that connected; readable once it is dead
+};
+// kSystem when the process cannot be named, for example because it lives in another pid namespace.
+Result<Credentials> PeerCredentials(const Fd& socket);
+
+}  // namespace mooncake
