@@ -34,7 +34,7 @@ def get_json(address: str, path: str) -> tuple[int, Any]:
         body = answer.read()
         return answer.status, json.loads(body) if body else None
     except OSError as error:
-        raise Unreachable(f"{address}: nobody answers: {error}") from error
+        raise Unreachable(f"{address}: nobody answers: {error.strerror or error}") from error
     except (http.client.HTTPException, ValueError) as error:
         raise WireError(f"http://{address}{path}: the answer is not JSON over HTTP") from error
     finally:

@@ -99,7 +99,7 @@ def read_spec(config: Mapping[str, Any], name: str, source: str) -> ModelSpec:
     """Return the spec that a decoded `config.json` describes; `name` opens error messages."""
     _refuse_what_is_not_full_attention(config, name)
     heads = _count(config, name, "num_attention_heads")
-    dtype = config.get("dtype") or config.get("torch_dtype")
+    dtype = str(config.get("dtype") or config.get("torch_dtype"))
     return ModelSpec(
         name=name,
         layers=_count(config, name, "num_hidden_layers"),

@@ -1,0 +1,138 @@
+"""`mooncake status`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+
+from mooncake_cli.flags import Json
+from mooncake_cli.http import get_json
+from mooncake_cli.render import clear_screen, print_table
+from mooncake_core.errors import MooncakeError
+from mooncake_core.units import format_size
+
+Report = Mapping[str, Any]
+
+INTERVAL_S = 2.0
+DEFAULT_CONDUCTOR = "127.0.0.1:8000"
+
+
+def command(
+    conductor: str = typer.Option(
+        "", metavar="HOST:PORT", help=f"Ask this conductor. [default: {DEFAULT_CONDUCTOR}]"
+    ),
+    master: str = typer.Option(
+        "", metavar="HOST:PORT", help="Ask this master at its admin address."
+    ),
+    watch: bool = typer.Option(False, "--watch", help="Again and again, until Ctrl-C."),
+    as_json: bool = Json,
+) -> None:
+    """Show a running cluster: members, store, hit rate.
+
+    A conductor knows the instances and asks its master about the store; a master knows the store.
+    """
+    if not conductor and not master:
+        conductor = DEFAULT_CONDUCTOR
+    if not watch:
+        _show(_ask(conductor, master), as_json=as_json)
+        return
+    while True:
+        _show(_ask_again(conductor, master), as_json=as_json, clear=True)
+        time.sleep(INTERVAL_S)
+
+
+def _ask(conductor: str, master: str) -> Report:
+    """Return what the servers say; a master that was named knows better than its conductor."""
+    report: dict[str, Any] = {}
+    if conductor:
+        report.update(_report(conductor))
+    if master:
+        report["store"] = _report(master)
+    return report
+
+
+def _ask_again(conductor: str, master: str) -> Report:
+    try:
+        return _ask(conductor, master)
+    except MooncakeError as error:
+        return {"error": str(error)}
+
+
+def _report(address: str) -> Report:
+    status, report = get_json(address, "/status")
+    if status != 200 or not isinstance(report, dict):
+        raise MooncakeError(f"http://{address}/status: no status, but HTTP {status}: {report}")
+    return report
+
+
+def _show(report: Report, *, as_json: bool, clear: bool = False) -> None:
+    if as_json:
+        print(json.dumps(report), flush=True)
+        return
+    if clear:
+        clear_screen()
+    if "error" in report:
+        print(report["error"])
+    if "members" in report:
+        _show_instances(report)
+    store = report.get("store")
+    if store:
+        _show_store(store)
+    elif "members" in report:
+        print("store: the conductor does not reach its master")
+
+
+def _show_instances(report: Report) -> None:
+    rate = report.get("hit_rate")
+    print(
+        f"model {report.get('model', '?')}, {report.get('in_flight', '?')} requests in flight, "
+        f"hit rate {'-' if rate is None else f'{rate:.1%}'} "
+        f"({report.get('cached_tokens', '?')} of {report.get('prompt_tokens', '?')} prompt tokens)"
+    )
+    columns = ["instance", "where", "pid", "running", "queued", "free pages", "held pages"]
+    print_table(columns, [_instance(member) for member in report["members"]], title="Instances")
+
+
+def _instance(member: Report) -> list[str]:
+    load = member.get("load") or {}
+    running = str(load.get("running", "-"))
+    if member.get("role") == "decode":
+        running += f" of {member.get('max_batch', '?')}"
+    return [
+        str(member.get("role", "?")),
+        str(member.get("url", "?")),
+        str(member.get("pid", "?")),
+        running,
+        f"{load.get('queued_requests', '-')} ({load.get('queued_tokens', '-')} tokens)",
+        f"{load.get('free_pages', '-')} of {member.get('pages', '?')}",
+        f"{load.get('reserved_pages', '-')} + {load.get('quarantined_pages', '-')} quarantined",
+    ]
+
+
+def _show_store(store: Report) -> None:
+    hits, gets = store.get("hits"), store.get("gets")
+    rate = f"{hits / gets:.1%}" if hits is not None and gets else "-"
+    print(
+        f"store: {store.get('objects', '?')} objects, {_size(store, 'used_bytes')} of "
+        f"{_size(store, 'capacity_bytes')} used, {_size(store, 'quarantined_bytes')} quarantined, "
+        f"reads that hit {rate}"
+    )
+    rows = [
+        [
+            str(node.get("endpoint", "?")),
+            str(node.get("state", "?")),
+            _size(node, "used_bytes"),
+            _size(node, "capacity_bytes"),
+        ]
+        for node in store.get("nodes", ())
+    ]
+    print_table(["node", "state", "used", "capacity"], rows, title="Store nodes")
+
+
+def _size(report: Report, key: str) -> str:
+    value = report.get(key)
+    return format_size(value) if isinstance(value, int) else "?"
