@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mooncake_core.conductor.policy import Choice, Refuse
+from mooncake_core.errors import RequestError
 from mooncake_core.messages import (
     DecodeEvent,
     Failed,
@@ -202,7 +203,7 @@ class RequestMachine:
                 self.phase = "prefilling"
                 return [SendPrefill(self._attempt, self._choice, event)]
             case Failed():
-                return self._decode_failed(event)
+                return self._failed_at(self._decode_id, "decode", event)
             case Token() | Finished():
                 if self.phase == "streaming":
                     return self._streamed(event)
@@ -210,17 +211,12 @@ class RequestMachine:
                 self._early.append(event)
                 return []
 
-    def _decode_failed(self, failed: Failed) -> list[Action]:
-        if self.phase != "streaming":
-            return self._retry_or_give_up(self._decode_id, "decode", failed)
-        return self._give_up("failed", f"decode instance {self._decode_id}: {failed.error}")
-
     def _prefilled(self, answer: PrefillResult | Failed) -> list[Action]:
         if self.phase != "prefilling":
             return []
         assert self._choice is not None
         if isinstance(answer, Failed):
-            return self._retry_or_give_up(self._prefill_id, "prefill", answer)
+            return self._failed_at(self._prefill_id, "prefill", answer)
         self.phase = "streaming"
         actions: list[Action] = [Begin(self._choice, answer)]
         actions += self._emit(answer.first_token)
@@ -253,18 +249,22 @@ class RequestMachine:
             return []
         gone = Failed(error="it is gone", retryable=True)
         if instance_id == self._decode_id:
-            return self._decode_failed(gone)
-        if instance_id == self._prefill_id and self.phase in ("reserving", "prefilling"):
-            return self._retry_or_give_up(instance_id, "prefill", gone)
+            return self._failed_at(instance_id, "decode", gone)
+        if instance_id == self._prefill_id and self.phase != "streaming":
+            return self._failed_at(instance_id, "prefill", gone)
         return []
 
-    def _retry_or_give_up(self, instance_id: str, role: str, failed: Failed) -> list[Action]:
+    def _failed_at(self, instance_id: str, role: str, failed: Failed) -> list[Action]:
+        """Try again while nothing was sent and another try may end better; else give up."""
         message = f"{role} instance {instance_id}: {failed.error}"
-        if not failed.retryable or self._attempt + 1 >= MAX_ATTEMPTS:
+        is_last = self.phase == "streaming" or self._attempt + 1 >= MAX_ATTEMPTS
+        if is_last or not _is_worth_a_try(failed):
             return self._give_up("failed", message)
         ended = EndAttempt(self._attempt)
+        # Once both work on it, who tells of a failure first is not who caused it.
+        blamed = {instance_id} if self.phase == "reserving" else {self._prefill_id, self._decode_id}
+        self._failed |= blamed
         self._attempt += 1
-        self._failed |= {instance_id}
         self._choice = None
         self._early.clear()
         self.phase = "placing"
@@ -292,3 +292,8 @@ class RequestMachine:
     def _decode_id(self) -> str:
         assert self._choice is not None
         return self._choice.decode.instance_id
+
+
+def _is_worth_a_try(failed: Failed) -> bool:
+    """Whether another instance may do better: not if the request itself is wrong."""
+    return failed.retryable or failed.kind not in {"", RequestError.__name__}

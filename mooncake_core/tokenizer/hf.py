@@ -31,10 +31,12 @@ class HfCodec:
 
     def encode(self, text: str, *, special: bool) -> list[int]:
         """See Codec."""
+        # `encode` holds the GIL, for seconds on a text of megabytes; the batch calls release it.
         try:
-            ids: list[int] = self._tokenizer.encode(text, add_special_tokens=special).ids
+            encoded = self._tokenizer.encode_batch_fast([text], add_special_tokens=special)
         except TypeError as error:  # The library takes UTF-8 only.
             raise RequestError("the text is not Unicode: a surrogate stands alone") from error
+        ids: list[int] = encoded[0].ids
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:

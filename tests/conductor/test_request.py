@@ -155,6 +155,19 @@ def test_a_failure_that_would_repeat_is_not_tried_again() -> None:
     assert isinstance(actions[1], GiveUp) and "no such token" in actions[1].message
 
 
+def test_an_instance_that_was_fenced_is_no_fault_of_the_request() -> None:
+    fenced = Failed(error="fenced", retryable=False, kind="Fenced")
+    _, actions = run(PLACED, RESERVED, Prefilled(0, fenced))
+    assert isinstance(actions[1], Place)
+
+
+def test_a_failure_while_both_work_blames_both() -> None:
+    _, actions = run(PLACED, RESERVED, Decoded(0, GONE))
+    assert actions[1] == Place(1, frozenset({"p0", "d0"}))
+    _, actions = run(PLACED, Decoded(0, GONE))
+    assert actions[1] == Place(1, frozenset({"d0"}))
+
+
 def test_tries_are_bounded() -> None:
     machine = RequestMachine(3)
     for attempt in range(MAX_ATTEMPTS):
