@@ -155,24 +155,30 @@ class Gateway:
                 code="model_not_found",
             )
 
-    async def _expect(self, request: web.Request) -> None:
+    async def _expect(self, request: web.Request) -> web.Response | None:
         """Refuse a body that is too large before it is sent."""
-        self._check_length(request)
+        try:
+            self._check_length(request.content_length or 0)
+        except ApiError as error:
+            return web.json_response(error.body(), status=error.status)
         if request.transport is not None:
             request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return None
 
-    def _check_length(self, request: web.Request) -> None:
-        if (request.content_length or 0) > self._parts.config.max_body_bytes:
-            raise web.HTTPRequestEntityTooLarge(
-                self._parts.config.max_body_bytes, request.content_length or 0
-            )
+    def _check_length(self, size_bytes: int) -> None:
+        most = self._parts.config.max_body_bytes
+        if size_bytes > most:
+            raise ApiError(413, f"the body has {size_bytes} bytes; max_body allows {most}")
 
     async def _body(self, request: web.Request) -> bytes:
-        self._check_length(request)
+        self._check_length(request.content_length or 0)
         try:
             return await asyncio.wait_for(request.read(), self._parts.config.request_timeout_s)
         except asyncio.TimeoutError as error:
             raise ApiError(408, "the body did not arrive in time") from error
+        except web.HTTPRequestEntityTooLarge as error:
+            most = self._parts.config.max_body_bytes
+            raise ApiError(413, f"the body is larger than max_body, {most} bytes") from error
 
     async def _serve(
         self, request: web.Request, body: ChatBody | CompletionBody

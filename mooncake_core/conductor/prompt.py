@@ -69,11 +69,11 @@ def _tokens(body: ChatBody | CompletionBody, tokenizer: Tokenizer, model: ModelI
     if isinstance(body, ChatBody):
         return _chat_tokens(body, tokenizer)
     if isinstance(body.prompt, str):
-        return tokenizer.encode(body.prompt)
+        return _text_tokens(body.prompt, tokenizer)
     tokens: list[int] = []
     for item in body.prompt:
         if isinstance(item, str):
-            return tokenizer.encode(item)
+            return _text_tokens(item, tokenizer)
         if not 0 <= item < model.vocab:
             raise ApiError(
                 400,
@@ -82,6 +82,11 @@ def _tokens(body: ChatBody | CompletionBody, tokenizer: Tokenizer, model: ModelI
             )
         tokens.append(item)
     return tokens
+
+
+def _text_tokens(text: str, tokenizer: Tokenizer) -> list[int]:
+    # Some models put a token before every text; that alone is no prompt either.
+    return tokenizer.encode(text) if text else []
 
 
 def _chat_tokens(body: ChatBody, tokenizer: Tokenizer) -> list[int]:

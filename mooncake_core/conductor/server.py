@@ -82,8 +82,6 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 def _http_message(request: web.Request, error: web.HTTPException) -> str:
-    if isinstance(error, web.HTTPRequestEntityTooLarge):
-        return error.text or "the body is too large"
     if error.status == 404:
         return f"there is no {request.path} here"
     if error.status == 405:

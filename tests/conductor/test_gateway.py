@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import openai
@@ -184,6 +185,15 @@ async def test_a_huge_body_is_refused_without_being_read(served: World) -> None:
     writer.close()
 
 
+async def test_a_body_of_unknown_length_is_read_up_to_the_limit(served: World) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(100):
+            yield b" " * 1024
+
+    status, answer, _ = await served.post("/v1/completions", data=chunks())
+    assert status == 413 and "max_body" in answer["error"]["message"]
+
+
 async def test_a_client_that_asks_first_is_refused_before_it_sends(served: World) -> None:
     reader, writer = await open_connection(served)
     writer.write(
@@ -191,7 +201,15 @@ async def test_a_client_that_asks_first_is_refused_before_it_sends(served: World
         b"Expect: 100-continue\r\n\r\n"
     )
     assert b" 413 " in await reader.readline()
+    assert b"max_body" in await reader.readuntil(b"}")
     writer.close()
+
+
+async def test_a_client_that_asks_first_may_send_what_fits(served: World) -> None:
+    async with served.http.post(
+        f"{served.url}/v1/chat/completions", json=CHAT, expect100=True
+    ) as response:
+        assert response.status == 200
 
 
 @pytest.mark.parametrize(

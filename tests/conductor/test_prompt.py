@@ -52,6 +52,7 @@ def test_the_developer_speaks_as_the_system(letters: Tokenizer) -> None:
     ("prompt", "message"),
     [
         ([], "empty"),
+        ("", "empty"),
         ([300], r"prompt\[0\] = 300 is no token; they are 0 to 299"),
         ([5, -1], r"prompt\[1\] = -1"),
         ("x" * 19, "20 tokens.* 20 "),
