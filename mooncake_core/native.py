@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from types import TracebackType
+
 from mooncake_core import errors
 
 try:
@@ -15,18 +17,54 @@ except ImportError as error:
         "or install the package again for this Python"
     ) from error
 
-ERROR_OF_CODE: dict[str, type[errors.MooncakeError]] = {
-    "kWire": errors.WireError,
-    "kTimeout": errors.TransferTimeout,
-    "kPeerUnreachable": errors.PeerUnreachable,
-    "kBufferNotRegistered": errors.BufferNotRegistered,
-    "kChecksumMismatch": errors.ChecksumMismatch,
-    "kFenced": errors.Fenced,
-    "kOutOfSpace": errors.OutOfSpace,
-    "kLeaseExpired": errors.LeaseExpired,
-    "kStaleEpoch": errors.StaleEpoch,
-    "kUnavailable": errors.StoreUnavailable,
-    "kWrongPeer": errors.WrongPeer,
-}
+Code = _native.Code
 
-__all__ = ["ERROR_OF_CODE", "_native"]
+ERROR_OF_CODE: dict[_native.Code, type[Exception]] = {
+    Code.kInvalidArgument: ValueError,
+    Code.kWire: errors.WireError,
+    Code.kTimeout: errors.TransferTimeout,
+    Code.kPeerUnreachable: errors.PeerUnreachable,
+    Code.kBufferNotRegistered: errors.BufferNotRegistered,
+    Code.kChecksumMismatch: errors.ChecksumMismatch,
+    Code.kFenced: errors.Fenced,
+    Code.kOutOfSpace: errors.OutOfSpace,
+    Code.kLeaseExpired: errors.LeaseExpired,
+    Code.kStaleEpoch: errors.StaleEpoch,
+    Code.kNotFound: errors.TransferError,
+    Code.kAlreadyExists: errors.StoreError,
+    Code.kUnavailable: errors.StoreUnavailable,
+    Code.kSystem: errors.TransferError,
+    Code.kClosed: errors.TransferError,
+    Code.kWrongPeer: errors.WrongPeer,
+}
+"""Every code but kOk. Codes that are answers to their callers stand here too."""
+
+
+def translate(error: _native.Error) -> Exception:
+    """Return the error that stands for a native one, with its message."""
+    code, message = error.args
+    return ERROR_OF_CODE[code](message)
+
+
+class NativeErrors:
+    """`with native_errors:` raises our errors where native calls raise theirs. Reusable."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Translate a native error."""
+        if isinstance(error, _native.Error):
+            raise translate(error) from error
+
+
+native_errors = NativeErrors()
+
+__all__ = ["ERROR_OF_CODE", "Code", "NativeErrors", "_native", "native_errors", "translate"]

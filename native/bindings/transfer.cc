@@ -90,15 +90,20 @@ int ExportSegment(PyObject* self, Py_buffer* view, int flags) {
                            static_cast<Py_ssize_t>(segment.size_bytes()), 0, flags);
 }
 
+nb::object ViewSegment(nb::handle_t<Segment> self) {
+  return nb::steal<nb::object>(PyMemoryView_FromObject(self.ptr()));
+}
+
 PyType_Slot segment_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(ExportSegment)},
                                {0, nullptr}};
 
 void BindMemory(nb::module_& m) {
-  nb::class_<Segment>(m, "Segment", nb::type_slots(segment_slots),
-                      "Memory that peers may reach; exports a writable buffer.")
+  nb::class_<Segment>(m, "Segment", nb::type_slots(segment_slots), "Memory that peers may reach.")
       .def_prop_ro("id", &Segment::id)
       .def_prop_ro("size_bytes", &Segment::size_bytes)
-      .def_prop_ro("address", &Segment::address);
+      .def_prop_ro("address", &Segment::address)
+      .def("view", &ViewSegment, nb::sig("def view(self) -> memoryview"),
+           "All of it, writable; the memory lives as long as a view.");
   nb::class_<RegisteredBuffer>(m, "Buffer", "Local memory of batches, kept alive until close().")
       .def(nb::init<std::shared_ptr<Engine>, nb::handle>(), "engine"_a, "source"_a)
       .def(nb::init<std::shared_ptr<Engine>, uint64_t, uint64_t, nb::object>(), "engine"_a,

@@ -1,0 +1,106 @@
+"""The engine of a process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mooncake_core.config.tables import TransferConfig
+from mooncake_core.errors import ConfigError
+from mooncake_core.native import Code, _native, native_errors
+from mooncake_core.transfer.memory import Buffer, Segment
+from mooncake_core.transfer.remote import RemoteSegment
+
+
+class TransferEngine:
+    """Lends memory to peers and reaches theirs. One a process; thread-safe.
+
+    Raises:
+        ConfigError: the address to listen on cannot be used.
+    """
+
+    def __init__(self, config: TransferConfig) -> None:
+        self._timeout_s = config.timeout_s
+        self._native = _create(config)
+
+    @property
+    def native(self) -> _native.Engine:
+        """For the other parts of the native library."""
+        return self._native
+
+    @property
+    def endpoint(self) -> str:
+        """host:port that is bound; what peers open segments by."""
+        return self._native.endpoint
+
+    @property
+    def peer_id(self) -> int:
+        """Random, 64 bits, never 0; what owners of memory know this process by. See rotate()."""
+        return self._native.peer_id
+
+    @property
+    def host_id(self) -> str:
+        """Equal iff two processes can share memory."""
+        return self._native.host_id
+
+    def create_segment(self, size_bytes: int) -> Segment:
+        """Take memory and lend it to peers. Blocks while it is prefaulted.
+
+        Raises:
+            OutOfSpace: there is not so much; the message says by which limit.
+        """
+        with native_errors:
+            return Segment(self._native, self._native.create_segment(size_bytes))
+
+    def register(self, source: Any) -> Buffer:
+        """Let batches use an object with the buffer protocol; see Buffer.of_object."""
+        return Buffer.of_object(self._native, source)
+
+    def register_address(self, address: int, size_bytes: int, owner: object = None) -> Buffer:
+        """Let batches use raw memory; see Buffer.of_address."""
+        return Buffer.of_address(self._native, address, size_bytes, owner)
+
+    def open_segment(
+        self, endpoint: str, segment_id: int, *, timeout_s: float | None = None
+    ) -> RemoteSegment:
+        """Open a peer's segment. Blocks, without the GIL. Cheap when it is open already.
+
+        Raises:
+            TransferError: the peer has no such segment.
+            Fenced: the peer has revoked this process; rotate(), then open again.
+            PeerUnreachable, TransferTimeout, WireError: there is no engine of ours there.
+        """
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        with native_errors:
+            remote = self._native.open_segment(endpoint, segment_id, limit_s)
+        return RemoteSegment(self._native, remote, self._timeout_s)
+
+    def fence(self, peer_id: int, *, timeout_s: float) -> bool:
+        """Bar a peer id for ever; return whether it can write nothing of this engine any more.
+
+        Blocks, without the GIL, until the process has unmapped this engine's memory or is dead:
+        True; or until `timeout_s` has passed: False. The bar stays, and a later call waits on.
+        """
+        with native_errors:
+            return self._native.fence(peer_id, timeout_s)
+
+    def rotate(self) -> int:
+        """Take a new peer id, and return it.
+
+        Everything that was opened under the old one is given back; its operations raise Fenced.
+        """
+        with native_errors:
+            return self._native.rotate()
+
+    def close(self) -> None:
+        """End everything; whoever is blocked in a call gets TransferError. Idempotent."""
+        self._native.close()
+
+
+def _create(config: TransferConfig) -> _native.Engine:
+    try:
+        return _native.Engine.create(config.listen, config.same_host == "shm", config.io_threads)
+    except _native.Error as error:
+        code, message = error.args
+        if code not in (Code.kSystem, Code.kInvalidArgument):
+            raise
+        raise ConfigError(f"transfer.listen: {message}") from error
