@@ -63,7 +63,7 @@ class Admin:
             "in_flight": parts.dispatcher.in_flight,
             "prompt_tokens": parts.metrics.prompt_tokens,
             "cached_tokens": parts.metrics.cached_tokens,
-            "hit_rate": parts.metrics.hit_rate,
+            "hit_rate": parts.metrics.hit_rate if parts.metrics.prompt_tokens else None,
             "store": await parts.store.stats(),
             "recent": [_decision_body(decision) for decision in parts.dispatcher.recent],
         }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
@@ -49,6 +50,7 @@ class StoreLookup:
     def __init__(self, connect: Callable[[], BlockStore]) -> None:
         self._connect = connect
         self._store: BlockStore | None = None
+        self._connecting = threading.Lock()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="store-lookup")
         self._asked = 0
         self.failures = 0
@@ -92,6 +94,7 @@ class StoreLookup:
             call.exception()  # Seen: it was reported, or nobody waited any more.
 
     def _call(self, question: Callable[[BlockStore], T]) -> T:
-        if self._store is None:
-            self._store = self._connect()
+        with self._connecting:
+            if self._store is None:
+                self._store = self._connect()
         return question(self._store)
