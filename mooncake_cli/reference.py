@@ -14,9 +14,9 @@ _HEAD = """# The command line
 
 Written by `python -m mooncake_cli.reference > docs/CLI.md` from the commands themselves.
 
-Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 it could not be done (one line
-says why), 2 wrong usage. Every key of a daemon's configuration is a flag; a flag overrides the file
-that `--config` names. Sizes are a number and a unit, such as `512 MiB`.
+Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 it could not be done (one
+line says why), 2 wrong usage. Every key of a daemon's configuration is a flag; a flag overrides the
+file that `--config` names. Sizes are a number and a unit, such as `512 MiB`.
 """
 
 
@@ -49,7 +49,7 @@ def _parameters(command: Any) -> Iterator[str]:
 
 def _name(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
-        return parameter.metavar or parameter.name.upper()
+        return str(parameter.metavar or parameter.name.upper())
     return ", ".join(parameter.opts)
 
 

@@ -165,7 +165,7 @@ def _explain(
     if not key:
         return f"{source}: {problem}"
     known = next((known for known in describe(kind) if known.name == key), None)
-    if known is not None and isinstance(value, known.type):
+    if known is not None and ", got" not in problem:
         if known.choices:
             problem = f"{value!r} is none of {', '.join(known.choices)}"
         elif "regex" in problem:
