@@ -1,0 +1,239 @@
+"""The store's messages as msgspec structs: an independent reading of the wire format."""
+
+from __future__ import annotations
+
+from msgspec import Struct, msgpack
+
+
+class Message(Struct, array_like=True, forbid_unknown_fields=True):
+    pass
+
+
+class One(Message):
+    value: int = 0
+
+
+class Keys(Message):
+    keys: list[bytes]
+
+
+class Flags(Message):
+    flags: bytes
+
+
+class Placement(Message):
+    node: int
+    endpoint: bytes
+    offset: int
+
+
+class Hello(Message):
+    previous: int
+    peer_id: int
+
+
+class HelloReply(Message):
+    is_fenced: bool
+    session: int
+    epoch: int
+    client_ttl_us: int
+    lease_us: int
+
+
+class Heartbeat(Message):
+    session: int
+    leases: list[int] = []
+
+
+class HeartbeatReply(Message):
+    is_known: bool
+    epoch: int
+    ended: list[int]
+
+
+class PutItem(Message):
+    put_id: int
+    key: bytes
+    size_bytes: int
+    part_bytes: int = 0
+    replicas: int = 1
+
+
+class PutStart(Message):
+    session: int
+    items: list[PutItem]
+
+
+STARTED, EXISTS, BUSY, OUT_OF_SPACE, ABORTED, INVALID = range(6)
+DONE, UNKNOWN, END_INVALID = range(3)
+
+
+class Grant(Message):
+    outcome: int
+    generation: int
+    placements: list[Placement]
+
+
+class Space(Message):
+    capacity: int
+    used: int
+    evictable: int
+    pinned: int
+    quarantined: int
+    largest_free_extent: int
+
+
+class PutStartReply(Message):
+    is_known: bool
+    peer_id: int
+    items: list[Grant]
+    space: Space
+
+
+class EndItem(Message):
+    put_id: int
+    key: bytes
+    generation: int
+    checksums: bytes
+    dropped: list[int] = []
+    dirty: list[int] = []
+
+
+class PutEnd(Message):
+    session: int
+    items: list[EndItem]
+
+
+class AbortItem(Message):
+    put_id: int
+    dirty: list[int] = []
+
+
+class PutAbort(Message):
+    session: int
+    items: list[AbortItem]
+
+
+class PutEndReply(Message):
+    is_known: bool
+    outcomes: list[int]
+
+
+class Lookup(Message):
+    session: int
+    stop_at_miss: bool
+    keys: list[bytes]
+
+
+class Found(Message):
+    found: bool
+    size_bytes: int
+    part_bytes: int
+    generation: int
+    placements: list[Placement]
+    checksums: bytes
+
+
+class LookupReply(Message):
+    is_known: bool
+    lease: int
+    items: list[Found]
+
+
+class Release(Message):
+    session: int
+    leases: list[int]
+
+
+class Corrupt(Message):
+    key: bytes
+    generation: int
+
+
+class NodeRegister(Message):
+    node: int
+    epoch: int
+    endpoint: bytes
+    host_id: bytes
+    capacity_bytes: int
+
+
+class NodeHeartbeat(Message):
+    node: int
+    fenced: list[int] = []
+
+
+class NodeReply(Message):
+    is_known: bool
+    epoch: int
+    client_ttl_us: int
+    fence: list[int]
+
+
+class NodeStats(Message):
+    node: int
+    endpoint: bytes
+    host_id: bytes
+    capacity: int
+    used: int
+    quarantined: int
+    state: int
+
+
+class Counters(Message):
+    puts: int
+    gets: int
+    hits: int
+    misses: int
+    evictions: int
+    out_of_space: int
+    aborts: int
+    expired_sessions: int
+    lost_nodes: int
+    fences: int
+    corrupt: int
+
+
+class Stats(Message):
+    epoch: int
+    clients: int
+    objects: int
+    writing: int
+    leases: int
+    space: Space
+    counters: Counters
+    nodes: list[NodeStats]
+
+
+# type of the question -> its number and the struct that answers it
+ANSWERS = {
+    Hello: (1, HelloReply),
+    Heartbeat: (2, HeartbeatReply),
+    PutStart: (4, PutStartReply),
+    PutEnd: (5, PutEndReply),
+    PutAbort: (6, PutEndReply),
+    Lookup: (7, LookupReply),
+    Release: (8, None),
+    Corrupt: (12, None),
+    NodeRegister: (13, NodeReply),
+    NodeHeartbeat: (14, NodeReply),
+}
+GOODBYE, EXISTS_KEYS, MATCH_PREFIX, REMOVE, NODE_GOODBYE, STATS = 3, 9, 10, 11, 15, 16
+
+
+class Core:
+    """A MasterCore, spoken to in structs."""
+
+    def __init__(self, native, **options):
+        self.native = native.MasterCore(**options)
+
+    def step(self, message, now_s, fresh_id=0):
+        number, answer = ANSWERS[type(message)]
+        return self.call(number, message, answer, now_s, fresh_id)
+
+    def call(self, number, message, answer, now_s, fresh_id=0):
+        body = self.native.step(number, msgpack.encode(message), now_s=now_s, fresh_id=fresh_id)
+        return msgpack.decode(body, type=answer) if answer is not None else None
+
+    def stats(self, now_s=0.0):
+        return self.call(STATS, One(), Stats, now_s)
