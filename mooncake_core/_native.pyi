@@ -1,5 +1,5 @@
 import enum
-from typing import Annotated, overload
+from typing import Annotated, Any, overload
 
 import numpy
 from numpy.typing import NDArray
@@ -145,3 +145,136 @@ class Engine:
 def crc32c(buffer: object, value: int = 0) -> int: ...
 
 def crc32c_gather(addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], value: int = 0) -> int: ...
+
+class Allocator:
+    """Extents of [0, capacity_bytes), 64-byte granularity."""
+
+    def __init__(self, capacity_bytes: int) -> None: ...
+
+    def allocate(self, bytes: int) -> tuple[int, int] | None:
+        """Return (offset, block), or None when no free extent is that large."""
+
+    def free(self, block: int) -> None: ...
+
+    def check(self) -> None:
+        """End the process if an invariant does not hold."""
+
+    @property
+    def used_bytes(self) -> int: ...
+
+    @property
+    def capacity_bytes(self) -> int: ...
+
+    @property
+    def largest_free_extent(self) -> int: ...
+
+class MasterCore:
+    """The pure master, driven by the bodies of its protocol."""
+
+    def __init__(self, *, epoch: int, client_ttl_s: float, lease_s: float) -> None: ...
+
+    def step(self, type: int, body: bytes, *, now_s: float, fresh_id: int = 0) -> bytes:
+        """Return the answer's msgpack body, empty where there is none."""
+
+    def tick(self, now_s: float) -> None: ...
+
+    def node_disconnected(self, node: int, now_s: float) -> None: ...
+
+    def check(self) -> None:
+        """End the process if an invariant does not hold."""
+
+class MasterServer:
+    """The master: one thread over the core."""
+
+    @staticmethod
+    def start(listen: str, *, epoch: int, client_ttl_s: float, lease_s: float) -> MasterServer: ...
+
+    @property
+    def endpoint(self) -> str: ...
+
+    def stop(self) -> None: ...
+
+class MasterClient:
+    """Asks a master; for its own admin shell."""
+
+    def __init__(self, address: str) -> None: ...
+
+    def stats(self, timeout_s: float) -> bytes:
+        """Return the msgpack body of a stats answer."""
+
+class StoreNode:
+    """Lends memory to the store."""
+
+    @staticmethod
+    def start(engine: Engine, *, master: str, capacity_bytes: int) -> StoreNode: ...
+
+    @property
+    def epoch(self) -> int:
+        """Of the master that knows this node; 0: none does."""
+
+    @property
+    def id(self) -> int: ...
+
+    def close(self) -> None: ...
+
+class StoreWriter:
+    """An object that is being written."""
+
+    def write_part(self, part: int, addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    def commit(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+    @property
+    def part_count(self) -> int: ...
+
+    @property
+    def copy_count(self) -> int: ...
+
+class StoreReader:
+    """Objects that are being read, under a lease."""
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def sizes(self) -> list[int]: ...
+
+    def read_parts(self, part: int, pieces: list[Any]) -> bool: ...
+
+    def check_valid(self) -> None: ...
+
+    def close(self) -> None: ...
+
+class StoreClient:
+    """A process's use of the store."""
+
+    def __init__(self, engine: Engine, *, master: str, replicas: int, timeout_s: float) -> None: ...
+
+    def put(self, keys: list[bytes], values: list[Any]) -> list[bool]: ...
+
+    def get(self, keys: list[bytes]) -> list[Any]: ...
+
+    def get_into(self, key: bytes, buffer: object) -> int | None: ...
+
+    def open_write(self, key: bytes, *, size_bytes: int, part_bytes: int, replicas: int) -> StoreWriter | None: ...
+
+    def open_read(self, keys: list[bytes]) -> StoreReader: ...
+
+    def exists(self, keys: list[bytes]) -> list[bool]: ...
+
+    def match_prefix(self, keys: list[bytes]) -> int: ...
+
+    def remove(self, keys: list[bytes]) -> list[bool]: ...
+
+    def stats(self) -> bytes:
+        """Return the msgpack body of a stats answer."""
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def read_counters(self) -> tuple[int, int, int]: ...
+
+    def close(self) -> None: ...

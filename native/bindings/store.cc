@@ -1,8 +1,135 @@
 // Bindings of native/store.
+#include "bindings/store.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+
 #include "bindings/bindings.h"
+#include "store/allocator.h"
+#include "store/dispatch.h"
+#include "store/master_client.h"
+#include "store/master_server.h"
+#include "store/node.h"
+
+namespace nb = nanobind;
 
 namespace mooncake {
+namespace {
 
-void bind_store(nanobind::module_&) {}
+std::span<const uint8_t> View(const nb::bytes& bytes) {
+  return {reinterpret_cast<const uint8_t*>(bytes.c_str()), bytes.size()};
+}
+
+nb::bytes Bytes(const std::vector<uint8_t>& data) {
+  return nb::bytes(reinterpret_cast<const char*>(data.data()), data.size());
+}
+
+void BindAllocator(nb::module_& m) {
+  nb::class_<Allocator>(m, "Allocator", "Extents of [0, capacity_bytes), 64-byte granularity.")
+      .def(nb::init<uint64_t>(), nb::arg("capacity_bytes"))
+      .def(
+          "allocate",
+          [](Allocator& self, uint64_t bytes) -> std::optional<std::pair<uint64_t, uint32_t>> {
+            const auto extent = self.Allocate(bytes);
+            if (!extent) return std::nullopt;
+            return std::pair(extent->offset, extent->block);
+          },
+          nb::arg("bytes"), "Return (offset, block), or None when no free extent is that large.")
+      .def("free", &Allocator::Free, nb::arg("block"))
+      .def("check", &Allocator::Check, "End the process if an invariant does not hold.")
+      .def_prop_ro("used_bytes", &Allocator::used_bytes)
+      .def_prop_ro("capacity_bytes", &Allocator::capacity_bytes)
+      .def_prop_ro("largest_free_extent", &Allocator::LargestFreeExtent);
+}
+
+void BindMasterCore(nb::module_& m) {
+  using store::DispatchContext;
+  using store::MasterCore;
+  nb::class_<MasterCore>(m, "MasterCore", "The pure master, driven by the bodies of its protocol.")
+      .def(
+          "__init__",
+          [](MasterCore* self, uint64_t epoch, double client_ttl_s, double lease_s) {
+            new (self) MasterCore({epoch, client_ttl_s, lease_s});
+          },
+          nb::kw_only(), nb::arg("epoch"), nb::arg("client_ttl_s"), nb::arg("lease_s"))
+      .def(
+          "step",
+          [](MasterCore& self, uint8_t type, const nb::bytes& body, double now_s,
+             uint64_t fresh_id) {
+            DispatchContext context{now_s, fresh_id, 0};
+            std::vector<uint8_t> answer;
+            Check(store::Dispatch(self, type, View(body), context, answer));
+            return Bytes(answer);
+          },
+          nb::arg("type"), nb::arg("body"), nb::kw_only(), nb::arg("now_s"),
+          nb::arg("fresh_id") = 0, "Return the answer's msgpack body, empty where there is none.")
+      .def("tick", &MasterCore::Tick, nb::arg("now_s"))
+      .def("node_disconnected", &MasterCore::NodeDisconnected, nb::arg("node"), nb::arg("now_s"))
+      .def("check", &MasterCore::Check, "End the process if an invariant does not hold.");
+}
+
+void BindServer(nb::module_& m) {
+  using store::MasterServer;
+  nb::class_<MasterServer>(m, "MasterServer", "The master: one thread over the core.")
+      .def_static(
+          "start",
+          [](const std::string& listen, uint64_t epoch, double client_ttl_s, double lease_s) {
+            return Unwrap(MasterServer::Start(listen, {epoch, client_ttl_s, lease_s}));
+          },
+          nb::arg("listen"), nb::kw_only(), nb::arg("epoch"), nb::arg("client_ttl_s"),
+          nb::arg("lease_s"))
+      .def_prop_ro("endpoint", &MasterServer::endpoint)
+      .def("stop", [](MasterServer& self) {
+        nb::gil_scoped_release released;
+        self.Stop();
+      });
+  nb::class_<store::MasterClient>(m, "MasterClient", "Asks a master; for its own admin shell.")
+      .def(nb::init<std::string>(), nb::arg("address"))
+      .def(
+          "stats",
+          [](store::MasterClient& self, double timeout_s) {
+            std::vector<uint8_t> body;
+            {
+              nb::gil_scoped_release released;
+              store::Encode(Unwrap(self.Call<store::Stats>(store::MessageType::kStats, store::One{},
+                                                           Deadline::After(timeout_s))),
+                            body);
+            }
+            return Bytes(body);
+          },
+          nb::arg("timeout_s"), "Return the msgpack body of a stats answer.");
+}
+
+void BindNode(nb::module_& m) {
+  using store::Node;
+  nb::class_<Node>(m, "StoreNode", "Lends memory to the store.")
+      .def_static(
+          "start",
+          [](std::shared_ptr<Engine> engine, std::string master, uint64_t capacity_bytes) {
+            nb::gil_scoped_release released;  // taking memory takes a while
+            return Unwrap(Node::Start(std::move(engine), std::move(master), capacity_bytes));
+          },
+          nb::arg("engine"), nb::kw_only(), nb::arg("master"), nb::arg("capacity_bytes"))
+      .def_prop_ro("epoch", &Node::epoch, "Of the master that knows this node; 0: none does.")
+      .def_prop_ro("id", &Node::id)
+      .def("close", [](Node& self) {
+        nb::gil_scoped_release released;
+        self.Close();
+      });
+}
+
+}  // namespace
+
+void bind_store(nb::module_& m) {
+  BindAllocator(m);
+  BindMasterCore(m);
+  BindServer(m);
+  BindNode(m);
+  BindStoreClient(m);
+}
 
 }  // namespace mooncake

@@ -1,0 +1,168 @@
+"""The master's process: the native server, and an HTTP port for people and Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import secrets
+from collections.abc import Callable, Iterator
+
+import msgspec
+from aiohttp import web
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from mooncake_core.config import MasterConfig
+from mooncake_core.errors import ConfigError, StoreUnavailable
+from mooncake_core.native import _native, native_errors
+from mooncake_core.store.stats import ClusterStats, decode_stats
+
+_log = logging.getLogger(__name__)
+_STATS_TIMEOUT_S = 2.0
+_COUNTERS = (
+    "puts",
+    "gets",
+    "hits",
+    "misses",
+    "evictions",
+    "out_of_space",
+    "aborts",
+    "expired_sessions",
+    "lost_nodes",
+    "fences",
+    "corrupt",
+)
+_GAUGES = (
+    "clients",
+    "objects",
+    "writing",
+    "leases",
+    "capacity_bytes",
+    "used_bytes",
+    "evictable_bytes",
+    "pinned_bytes",
+    "quarantined_bytes",
+    "largest_free_extent_bytes",
+)
+
+
+async def serve_master(
+    config: MasterConfig, *, ready: Callable[[dict[str, str]], None], stop: asyncio.Event
+) -> None:
+    """Serve metadata and admin HTTP until `stop` is set.
+
+    Args:
+        config: where to listen, and how long silence and leases last.
+        ready: called once with the addresses that are bound, as "rpc" and "admin".
+        stop: ends it.
+
+    Raises:
+        ConfigError: an address is in use or cannot be bound.
+    """
+    server = _start(config)
+    try:
+        runner = web.AppRunner(_admin(server.endpoint), access_log=None)
+        await runner.setup()
+        try:
+            admin = await _bind(runner, config.admin)
+            _log.info("master serves %s, admin on %s", server.endpoint, admin)
+            ready({"rpc": server.endpoint, "admin": admin})
+            await stop.wait()
+        finally:
+            await runner.cleanup()
+    finally:
+        server.stop()
+
+
+def _start(config: MasterConfig) -> _native.MasterServer:
+    try:
+        return _native.MasterServer.start(
+            config.listen,
+            epoch=secrets.randbits(63) + 1,
+            client_ttl_s=config.client_ttl_s,
+            lease_s=config.lease_s,
+        )
+    except _native.Error as error:
+        raise ConfigError(f"--listen:listen: {error.args[1]}; use another port") from error
+
+
+async def _bind(runner: web.AppRunner, address: str) -> str:
+    host, _, port = address.rpartition(":")
+    site = web.TCPSite(runner, host.strip("[]"), int(port))
+    try:
+        await site.start()
+    except (OSError, OverflowError) as error:
+        in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        problem = "is in use" if in_use else f"cannot be bound: {error}"
+        raise ConfigError(f"--admin:admin: {address} {problem}; use another port") from error
+    bound = runner.addresses[0]
+    return f"[{bound[0]}]:{bound[1]}" if ":" in bound[0] else f"{bound[0]}:{bound[1]}"
+
+
+def _admin(endpoint: str) -> web.Application:
+    """Build the HTTP side. It reaches the core as everyone does, through the server's port."""
+    client = _native.MasterClient(endpoint)
+
+    def read() -> ClusterStats:
+        with native_errors:
+            return decode_stats(client.stats(_STATS_TIMEOUT_S))
+
+    async def stats() -> ClusterStats:
+        return await asyncio.get_running_loop().run_in_executor(None, read)
+
+    async def health(_: web.Request) -> web.Response:
+        try:
+            epoch = (await stats()).epoch
+        except StoreUnavailable as error:
+            return web.json_response({"status": "unavailable", "error": str(error)}, status=503)
+        return web.json_response({"status": "ok", "epoch": f"{epoch:016x}"})
+
+    async def status(_: web.Request) -> web.Response:
+        return web.Response(
+            body=msgspec.json.encode(await stats()), content_type="application/json"
+        )
+
+    async def metrics(_: web.Request) -> web.Response:
+        registry = CollectorRegistry()
+        registry.register(_StatsCollector(await stats()))
+        return web.Response(
+            body=generate_latest(registry), headers={"Content-Type": "text/plain; version=0.0.4"}
+        )
+
+    app = web.Application()
+    app.router.add_get("/health", health)
+    app.router.add_get("/status", status)
+    app.router.add_get("/metrics", metrics)
+    return app
+
+
+class _StatsCollector(Collector):
+    """One reading of the stats, as metrics."""
+
+    def __init__(self, stats: ClusterStats) -> None:
+        self._stats = stats
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every counter and gauge, and each node's bytes and state."""
+        stats = self._stats
+        for name in _COUNTERS:
+            what = f"{name.replace('_', ' ')} since the master's start"
+            yield CounterMetricFamily(f"mooncake_store_{name}", what, value=getattr(stats, name))
+        for name in _GAUGES:
+            what = f"{name.replace('_', ' ')} now"
+            yield GaugeMetricFamily(f"mooncake_store_{name}", what, value=getattr(stats, name))
+        for name in ("capacity_bytes", "used_bytes", "quarantined_bytes"):
+            gauge = GaugeMetricFamily(
+                f"mooncake_store_node_{name}", f"{name} of a node", labels=["endpoint"]
+            )
+            for node in stats.nodes:
+                gauge.add_metric([node.endpoint], getattr(node, name))
+            yield gauge
+        online = GaugeMetricFamily(
+            "mooncake_store_node_online", "1: in use, 0: suspected", labels=["endpoint"]
+        )
+        for node in stats.nodes:
+            online.add_metric([node.endpoint], float(node.state == "online"))
+        yield online

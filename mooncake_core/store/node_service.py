@@ -1,0 +1,49 @@
+"""A store node's process: a transfer engine whose memory it lends to the store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from mooncake_core.config import StoreConfig
+from mooncake_core.errors import ConfigError
+from mooncake_core.native import _native
+from mooncake_core.transfer import TransferEngine
+
+_log = logging.getLogger(__name__)
+
+
+async def serve_store(
+    config: StoreConfig, *, ready: Callable[[dict[str, str]], None], stop: asyncio.Event
+) -> None:
+    """Lend `config.capacity` of memory until `stop` is set. The master may come and go.
+
+    Args:
+        config: whose store, how much memory, and where peers reach it.
+        ready: called once with the address that is bound, as "transfer".
+        stop: ends it.
+
+    Raises:
+        ConfigError: the address cannot be bound, or there is not so much memory.
+    """
+    engine = TransferEngine(config.transfer)
+    try:
+        node = await asyncio.get_running_loop().run_in_executor(None, _start, engine, config)
+        try:
+            _log.info("lends %s on %s to %s", config.capacity, engine.endpoint, config.master)
+            ready({"transfer": engine.endpoint})
+            await stop.wait()
+        finally:
+            node.close()
+    finally:
+        engine.close()
+
+
+def _start(engine: TransferEngine, config: StoreConfig) -> _native.StoreNode:
+    try:
+        return _native.StoreNode.start(
+            engine.native, master=config.master, capacity_bytes=config.capacity_bytes
+        )
+    except _native.Error as error:
+        raise ConfigError(f"--capacity:capacity: {config.capacity}: {error.args[1]}") from error

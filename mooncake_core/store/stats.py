@@ -1,0 +1,130 @@
+"""What a master says about its store. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, msgpack
+
+
+class SpaceStats(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Bytes over all nodes; the order is the wire's."""
+
+    capacity_bytes: int
+    used_bytes: int
+    """evictable + pinned + quarantined, headers and rounding included."""
+    evictable_bytes: int
+    pinned_bytes: int
+    """Leased by readers or being written."""
+    quarantined_bytes: int
+    """A lost writer could still write there."""
+    largest_free_extent_bytes: int
+
+
+class NodeStats(Struct, frozen=True, kw_only=True):
+    """One store node."""
+
+    id: str
+    """Hex id of its segment; new when it has taken new memory."""
+    endpoint: str
+    host_id: str
+    capacity_bytes: int
+    used_bytes: int
+    quarantined_bytes: int
+    state: Literal["online", "suspected"]
+    """suspected: silent; not used until it is heard again, lost after a while."""
+
+
+class ClusterStats(Struct, frozen=True, kw_only=True):
+    """The whole store at one moment. Counters are since the master's start."""
+
+    epoch: int
+    clients: int
+    objects: int
+    """Committed."""
+    writing: int
+    """Started, not yet committed or aborted."""
+    leases: int
+    capacity_bytes: int
+    used_bytes: int
+    evictable_bytes: int
+    pinned_bytes: int
+    quarantined_bytes: int
+    largest_free_extent_bytes: int
+    puts: int
+    gets: int
+    """Keys looked up for reading: hits + misses."""
+    hits: int
+    misses: int
+    evictions: int
+    out_of_space: int
+    aborts: int
+    expired_sessions: int
+    lost_nodes: int
+    fences: int
+    """Writers that nodes were told to fence."""
+    corrupt: int
+    """Objects dropped because a reader found other bytes than were committed."""
+    nodes: list[NodeStats]
+
+
+class _Node(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    id: int
+    endpoint: bytes
+    host_id: bytes
+    capacity_bytes: int
+    used_bytes: int
+    quarantined_bytes: int
+    state: int
+
+
+class _Counters(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    puts: int
+    gets: int
+    hits: int
+    misses: int
+    evictions: int
+    out_of_space: int
+    aborts: int
+    expired_sessions: int
+    lost_nodes: int
+    fences: int
+    corrupt: int
+
+
+class _Stats(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    epoch: int
+    clients: int
+    objects: int
+    writing: int
+    leases: int
+    space: SpaceStats
+    counters: _Counters
+    nodes: list[_Node]
+
+
+def decode_stats(body: bytes) -> ClusterStats:
+    """Return the stats that the body of a master's answer holds."""
+    raw = msgpack.decode(body, type=_Stats)
+    return ClusterStats(
+        epoch=raw.epoch,
+        clients=raw.clients,
+        objects=raw.objects,
+        writing=raw.writing,
+        leases=raw.leases,
+        nodes=[_node(node) for node in raw.nodes],
+        **{name: getattr(raw.space, name) for name in SpaceStats.__struct_fields__},
+        **{name: getattr(raw.counters, name) for name in _Counters.__struct_fields__},
+    )
+
+
+def _node(raw: _Node) -> NodeStats:
+    return NodeStats(
+        id=f"{raw.id:016x}",
+        endpoint=raw.endpoint.decode(),
+        host_id=raw.host_id.decode(),
+        capacity_bytes=raw.capacity_bytes,
+        used_bytes=raw.used_bytes,
+        quarantined_bytes=raw.quarantined_bytes,
+        state="online" if raw.state == 0 else "suspected",
+    )

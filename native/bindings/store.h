@@ -1,0 +1,10 @@
+// The parts of the store's bindings.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace mooncake {
+
+void BindStoreClient(nanobind::module_& m);
+
+}  // namespace mooncake

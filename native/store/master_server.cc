@@ -1,0 +1,183 @@
+#include "store/master_server.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/deadline.h"
+#include "base/random.h"
+#include "base/socket.h"
+
+namespace mooncake::store {
+namespace {
+
+constexpr double kTick_s = 0.1;
+constexpr size_t kMaxClients = 16'384;
+
+}  // namespace
+
+Result<std::unique_ptr<MasterServer>> MasterServer::Start(const std::string& listen,
+                                                          const MasterOptions& options) {
+  auto address = ParseAddress(listen);
+  if (!address.ok()) return address.status();
+  auto listener = ListenTcp(address.value());
+  if (!listener.ok()) return listener.status();
+  auto bound = LocalAddress(listener.value());
+  if (!bound.ok()) return bound.status();
+  std::unique_ptr<MasterServer> server(
+      new MasterServer(std::move(listener).value(), bound.value().ToString(), options));
+  MC_RETURN_IF_ERROR(server->Open());
+  server->thread_ = std::thread([raw = server.get()] { raw->Run(); });
+  return server;
+}
+
+MasterServer::MasterServer(Fd listener, std::string endpoint, const MasterOptions& options)
+    : listener_(std::move(listener)), endpoint_(std::move(endpoint)), core_(options) {}
+
+Status MasterServer::Open() {
+  epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
+  wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll_.valid() || !wake_.valid()) return SystemError("opening the master's event loop");
+  epoll_event event{.events = EPOLLIN, .data = {.fd = wake_.get()}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event) < 0) {
+    return SystemError("watching the master's wake-up");
+  }
+  return Status::Ok();
+}
+
+void MasterServer::Stop() {
+  if (!thread_.joinable()) return;
+  const uint64_t one = 1;
+  MC_CHECK(write(wake_.get(), &one, sizeof one) == sizeof one, "eventfd");
+  thread_.join();
+}
+
+void MasterServer::Run() {
+  std::array<epoll_event, 64> events;
+  for (;;) {
+    const double now_s = MonotonicSeconds();
+    if (now_s >= next_tick_s_) Tick(now_s);
+    const int wait_ms = std::max(1, static_cast<int>(std::ceil((next_tick_s_ - now_s) * 1e3)));
+    const int count = epoll_wait(epoll_.get(), events.data(), events.size(), wait_ms);
+    for (int at = 0; at < count; ++at) {
+      const int fd = events[at].data.fd;
+      if (fd == wake_.get()) return;
+      if (fd == listener_.get()) {
+        Accept();
+      } else {
+        Serve(fd, events[at].events);
+      }
+    }
+  }
+}
+
+// Out of descriptors, accepting stops until the next tick rather than spinning.
+void MasterServer::Tick(double now_s) {
+  core_.Tick(now_s);
+  next_tick_s_ = now_s + kTick_s;
+  if (is_accepting_ || clients_.size() >= kMaxClients) return;
+  epoll_event event{.events = EPOLLIN, .data = {.fd = listener_.get()}};
+  is_accepting_ = epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &event) == 0;
+}
+
+void MasterServer::StopAccepting() {
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
+  is_accepting_ = false;
+}
+
+void MasterServer::Accept() {
+  if (clients_.size() >= kMaxClients) return StopAccepting();
+  Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!socket.valid()) {
+    const bool is_short = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
+    return is_short ? StopAccepting() : void();
+  }
+  const int fd = socket.get();
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  auto client = std::make_unique<Client>(std::move(socket));
+  client->watched = EPOLLIN;
+  epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) clients_[fd] = std::move(client);
+}
+
+void MasterServer::Serve(int fd, uint32_t events) {
+  const auto found = clients_.find(fd);
+  if (found == clients_.end()) return;  // closed by an earlier event of this round
+  Client& client = *found->second;
+  Connection& connection = client.connection;
+  bool is_alive = true;
+  if ((events & ~EPOLLOUT) != 0 && !connection.is_clogged()) is_alive = connection.Read();
+  // Requests that found the output full go on as soon as it has room.
+  for (bool go_on = true; is_alive && go_on;) {
+    is_alive = Handle(client);
+    go_on = connection.is_clogged();
+    is_alive = is_alive && connection.Flush();
+    go_on = go_on && !connection.is_clogged();
+  }
+  if (!is_alive) return Close(fd);
+  Watch(client);
+}
+
+void MasterServer::Watch(Client& client) {
+  const Connection& connection = client.connection;
+  const uint32_t wanted =
+      (connection.has_output() ? EPOLLOUT : 0u) | (connection.is_clogged() ? 0u : EPOLLIN);
+  if (wanted == client.watched) return;
+  client.watched = wanted;
+  epoll_event event{.events = wanted, .data = {.fd = connection.fd()}};
+  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection.fd(), &event);
+}
+
+// Answers what has arrived as far as the output has room. False: this connection is to be closed.
+bool MasterServer::Handle(Client& client) {
+  while (!client.connection.is_clogged()) {
+    const auto frame = client.connection.Next();
+    if (!frame.ok()) return false;
+    if (!frame.value()) return true;
+    if (!Answer(client, *frame.value())) return false;
+  }
+  return true;
+}
+
+bool MasterServer::Answer(Client& client, const Connection::Frame& frame) {
+  DispatchContext context{MonotonicSeconds(), 0, 0};
+  if (frame.header.type == static_cast<uint8_t>(MessageType::kHello)) context.fresh_id = RandomId();
+  std::vector<uint8_t> answer;
+  const Status status = Dispatch(core_, frame.header.type, frame.body, context, answer);
+  if (context.node != 0) client.node = context.node;
+  const uint64_t request_id = frame.header.request_id;
+  if (!status.ok()) {
+    answer.clear();
+    Encode(ErrorBody{static_cast<uint32_t>(status.code()), status.message()}, answer);
+    client.connection.Send(kError, request_id, answer);
+    client.connection.Flush();
+    return false;
+  }
+  if (answer.size() > kFrameBodyMax) {
+    answer.clear();
+    Encode(ErrorBody{static_cast<uint32_t>(Code::kInvalidArgument),
+                     "the answer would exceed 64 MiB; ask for fewer keys at once"},
+           answer);
+    client.connection.Send(kError, request_id, answer);
+    return true;
+  }
+  if (request_id != 0) client.connection.Send(frame.header.type | kAnswer, request_id, answer);
+  return true;
+}
+
+void MasterServer::Close(int fd) {
+  const NodeId node = clients_.at(fd)->node;
+  clients_.erase(fd);
+  if (node != 0) core_.NodeDisconnected(node, MonotonicSeconds());
+}
+
+}  // namespace mooncake::store

@@ -1,0 +1,59 @@
+// MasterServer: the shell of the master: one thread that waits on sockets and hands their requests
+// to the core, one after another.
+//
+// Thread safety: Start and Stop by one thread; the rest by any.
+// Ownership: owns its thread and its sockets; destroying it stops it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <unordered_map>
+
+#include "base/fd.h"
+#include "base/status.h"
+#include "store/connection.h"
+#include "store/dispatch.h"
+
+namespace mooncake::store {
+
+class MasterServer {
+ public:
+  // Listens on `listen` and starts. kInvalidArgument or kSystem, naming the address.
+  static Result<std::unique_ptr<MasterServer>> Start(const std::string& listen,
+                                                     const MasterOptions& options);
+  ~MasterServer() { Stop(); }
+
+  const std::string& endpoint() const { return endpoint_; }  // host:port that is bound
+  void Stop();
+
+ private:
+  struct Client {
+    explicit Client(Fd socket) : connection(std::move(socket)) {}
+    Connection connection;
+    NodeId node = 0;       // when a store node speaks on it
+    uint32_t watched = 0;  // epoll events
+  };
+
+  MasterServer(Fd listener, std::string endpoint, const MasterOptions& options);
+  Status Open();
+  void Run();
+  void Serve(int fd, uint32_t events);
+  void Accept();
+  void StopAccepting();
+  bool Handle(Client& client);
+  bool Answer(Client& client, const Connection::Frame& frame);
+  void Watch(Client& client);
+  void Close(int fd);
+  void Tick(double now_s);
+
+  Fd listener_, epoll_, wake_;
+  const std::string endpoint_;
+  MasterCore core_;
+  std::unordered_map<int, std::unique_ptr<Client>> clients_;
+  bool is_accepting_ = false;
+  double next_tick_s_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace mooncake::store

@@ -1,0 +1,148 @@
+#include "store/node.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+namespace mooncake::store {
+namespace {
+
+constexpr double kCall_s = 2;      // the longest that a heartbeat waits for its answer
+constexpr double kFence_s = 0.25;  // the longest that one fence holds up the others
+constexpr double kRetry_s = 0.2;   // first pause while the master is away; doubles up to 1 s
+
+}  // namespace
+
+Result<std::unique_ptr<Node>> Node::Start(std::shared_ptr<Engine> engine, std::string master,
+                                          uint64_t capacity_bytes) {
+  std::unique_ptr<Node> node(new Node(std::move(engine), std::move(master), capacity_bytes));
+  MC_RETURN_IF_ERROR(node->TakeMemory());
+  node->heartbeat_ = std::thread([raw = node.get()] { raw->Run(); });
+  node->fencer_ = std::thread([raw = node.get()] { raw->RunFences(); });
+  return node;
+}
+
+Node::Node(std::shared_ptr<Engine> engine, std::string master, uint64_t capacity_bytes)
+    : engine_(std::move(engine)), capacity_bytes_(capacity_bytes), master_(std::move(master)) {}
+
+void Node::Close() {
+  {
+    std::lock_guard lock(mutex_);
+    is_closed_ = true;
+  }
+  changed_.notify_all();
+  if (heartbeat_.joinable()) heartbeat_.join();
+  if (fencer_.joinable()) fencer_.join();
+  if (segment_ == nullptr) return;
+  if (epoch_ != 0) {
+    // A courtesy: a master that does not hear it notices by the silence.
+    (void)master_.Notify(MessageType::kNodeGoodbye, One{segment_->id()}, Deadline::After(0.5));
+  }
+  engine_->CloseSegment(*segment_);
+  segment_ = nullptr;
+}
+
+uint64_t Node::epoch() const {
+  std::lock_guard lock(mutex_);
+  return epoch_;
+}
+
+NodeId Node::id() const {
+  std::lock_guard lock(mutex_);
+  return segment_ == nullptr ? 0 : segment_->id();
+}
+
+// Drops the old segment before it takes the new one, so that both need not fit.
+Status Node::TakeMemory() {
+  std::shared_ptr<Segment> old;
+  {
+    std::lock_guard lock(mutex_);
+    old = std::move(segment_);
+    epoch_ = 0;
+    to_fence_.clear();
+    fenced_.clear();
+  }
+  if (old != nullptr) engine_->CloseSegment(*old);
+  old = nullptr;
+  auto segment = engine_->CreateSegment(capacity_bytes_);
+  if (!segment.ok()) return segment.status();
+  std::lock_guard lock(mutex_);
+  segment_ = std::move(segment).value();
+  is_virgin_ = true;
+  return Status::Ok();
+}
+
+void Node::Run() {
+  double pause_s = kRetry_s;
+  for (;;) {
+    const Status status = Exchange();
+    std::unique_lock lock(mutex_);
+    pause_s = status.ok() ? kRetry_s : std::min(pause_s * 2, 1.0);
+    const std::chrono::duration<double> wait(status.ok() ? period_s_ : pause_s);
+    // An acknowledged fence is reported at once: space waits for it.
+    const size_t reported = fenced_.size();
+    changed_.wait_for(lock, wait, [&] { return is_closed_ || fenced_.size() > reported; });
+    if (is_closed_) return;
+  }
+}
+
+// One heartbeat; when the master does not know this node, new memory and its announcement.
+Status Node::Exchange() {
+  NodeHeartbeat beat;
+  {
+    std::lock_guard lock(mutex_);
+    beat.node = epoch_ == 0 || segment_ == nullptr ? 0 : segment_->id();
+    beat.fenced.assign(fenced_.begin(), fenced_.end());
+  }
+  auto reply = master_.Call<NodeReply>(MessageType::kNodeHeartbeat, beat, Deadline::After(kCall_s));
+  if (!reply.ok()) return reply.status();
+  if (!reply.value().is_known) return Announce(reply.value().epoch);
+  Obey(reply.value());
+  return Status::Ok();
+}
+
+Status Node::Announce(uint64_t epoch) {
+  if (!is_virgin_ || segment_ == nullptr) MC_RETURN_IF_ERROR(TakeMemory());
+  is_virgin_ = false;
+  const NodeRegister hello{segment_->id(), epoch, engine_->endpoint(), engine_->host_id(),
+                           segment_->size_bytes()};
+  auto reply = master_.Call<NodeReply>(MessageType::kNodeRegister, hello, Deadline::After(kCall_s));
+  if (!reply.ok()) return reply.status();
+  if (!reply.value().is_known) return {Code::kUnavailable, "the master refused this node"};
+  std::lock_guard lock(mutex_);
+  epoch_ = reply.value().epoch;
+  period_s_ = reply.value().client_ttl_s / 4;
+  return Status::Ok();
+}
+
+void Node::Obey(const NodeReply& reply) {
+  std::lock_guard lock(mutex_);
+  const std::set<uint64_t> asked(reply.fence.begin(), reply.fence.end());
+  // What the master no longer asks for it has heard of.
+  std::erase_if(fenced_, [&](uint64_t peer_id) { return !asked.contains(peer_id); });
+  to_fence_.clear();
+  std::set_difference(asked.begin(), asked.end(), fenced_.begin(), fenced_.end(),
+                      std::inserter(to_fence_, to_fence_.end()));
+  if (!to_fence_.empty()) changed_.notify_all();
+}
+
+// A writer that lives on but does not move keeps its fence waiting; the others take turns with it.
+void Node::RunFences() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return is_closed_ || !to_fence_.empty(); });
+    if (is_closed_) return;
+    const std::vector<uint64_t> round(to_fence_.begin(), to_fence_.end());
+    for (const uint64_t peer_id : round) {
+      lock.unlock();
+      const auto done = engine_->Fence(peer_id, Deadline::After(kFence_s));
+      lock.lock();
+      if (is_closed_) return;
+      if (!done.ok() || !done.value() || to_fence_.erase(peer_id) == 0) continue;
+      fenced_.insert(peer_id);
+      changed_.notify_all();
+    }
+  }
+}
+
+}  // namespace mooncake::store

@@ -1,0 +1,60 @@
+// Node: lends memory to the store: a segment of an engine, announced to the master and kept alive
+// by a heartbeat from a thread of its own. Payload reaches it one-sided.
+//
+// Thread safety: all methods may be called by any thread.
+// Ownership: shares the engine; owns its segment and threads; destroying it closes it.
+// Invariants: a segment belongs to one epoch of the master and is never announced again once the
+// master has not known it: writers of before may still reach it. Then new memory is taken.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "base/status.h"
+#include "store/master_client.h"
+#include "transfer/engine.h"
+
+namespace mooncake::store {
+
+class Node {
+ public:
+  // Takes the memory. The master may come later. kOutOfSpace when there is not so much memory.
+  static Result<std::unique_ptr<Node>> Start(std::shared_ptr<Engine> engine, std::string master,
+                                             uint64_t capacity_bytes);
+  ~Node() { Close(); }
+
+  uint64_t epoch() const;  // of the master that knows this node; 0: none does
+  NodeId id() const;       // of its segment
+  void Close();
+
+ private:
+  Node(std::shared_ptr<Engine> engine, std::string master, uint64_t capacity_bytes);
+
+  Status TakeMemory();
+  void Run();
+  Status Exchange();
+  Status Announce(uint64_t epoch);
+  void Obey(const NodeReply& reply);
+  void RunFences();
+
+  const std::shared_ptr<Engine> engine_;
+  const uint64_t capacity_bytes_;
+  MasterClient master_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_closed_ = false;
+  bool is_virgin_ = true;  // the segment was never announced
+  std::shared_ptr<Segment> segment_;
+  uint64_t epoch_ = 0;
+  double period_s_ = 0.5;
+  std::set<uint64_t> to_fence_, fenced_;
+
+  std::thread heartbeat_, fencer_;
+};
+
+}  // namespace mooncake::store

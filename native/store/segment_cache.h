@@ -1,0 +1,48 @@
+// SegmentCache: the remote segments that this process has opened, each once. A segment that could
+// not be reached is remembered for a moment, so that one dead node does not slow every call.
+//
+// Thread safety: all methods may be called by any thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "store/messages.h"
+#include "transfer/engine.h"
+
+namespace mooncake::store {
+
+class SegmentCache {
+ public:
+  explicit SegmentCache(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {}
+
+  // The segment of `placement`, opened under `peer_id`. kFenced when that is not the engine's
+  // current id: what was granted to one id must never be written under another.
+  Result<std::shared_ptr<RemoteSegment>> Open(const Placement& placement, uint64_t peer_id,
+                                              Deadline deadline);
+
+  // An operation on it failed: the next one opens it anew; in a moment, unless it was this process
+  // that was refused.
+  void Drop(NodeId node, const Status& why);
+  // All that was opened is of an earlier epoch.
+  void Clear();
+
+ private:
+  struct Entry {
+    std::mutex opening;
+    std::shared_ptr<RemoteSegment> segment;
+  };
+  using Key = std::pair<NodeId, uint64_t>;  // segment, peer id
+
+  std::shared_ptr<Entry> EntryOf(const Key& key);
+
+  const std::shared_ptr<Engine> engine_;
+  std::mutex mutex_;
+  std::map<Key, std::shared_ptr<Entry>> entries_;
+  std::map<NodeId, double> dead_until_s_;
+};
+
+}  // namespace mooncake::store

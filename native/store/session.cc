@@ -1,0 +1,161 @@
+#include "store/session.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace mooncake::store {
+namespace {
+
+constexpr double kFirstPeriod_s = 0.2;  // while the master is away
+constexpr int kHellos = 3;              // a fenced peer id takes one more each
+
+}  // namespace
+
+Session::Session(std::shared_ptr<Engine> engine, std::string master, double timeout_s)
+    : engine_(std::move(engine)), master_(std::move(master)), timeout_s_(timeout_s) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+void Session::Close() {
+  {
+    std::lock_guard lock(mutex_);
+    is_closed_ = true;
+  }
+  closing_.notify_all();
+  if (!thread_.joinable()) return;
+  thread_.join();
+  const SessionId id = Snapshot().id;
+  // A courtesy: a master that does not hear it notices by the silence.
+  if (id != 0) (void)master_.Notify(MessageType::kGoodbye, One{id}, Deadline::After(0.5));
+}
+
+Session::Identity Session::Snapshot() const {
+  std::lock_guard lock(mutex_);
+  return identity_;
+}
+
+Result<Session::Identity> Session::Current() {
+  const Identity identity = Snapshot();
+  if (identity.id != 0 && identity.peer_id == engine_->peer_id()) return identity;
+  return SayHello(CallDeadline());
+}
+
+Result<Session::Identity> Session::SayHello(Deadline deadline) {
+  std::lock_guard one_at_a_time(hello_);
+  Identity old = Snapshot();
+  if (old.id != 0 && old.peer_id == engine_->peer_id()) return old;
+  for (int tries = 0; tries < kHellos; ++tries) {
+    const uint64_t peer_id = engine_->peer_id();
+    Hello hello;
+    hello.previous = old.id;
+    hello.peer_id = peer_id;
+    auto reply = master_.Call<HelloReply>(MessageType::kHello, hello, deadline);
+    if (!reply.ok()) return reply.status();
+    const HelloReply& answer = reply.value();
+    if (answer.is_fenced) {
+      Rotate(peer_id);
+      continue;
+    }
+    std::lock_guard lock(mutex_);
+    identity_ = {answer.session, peer_id, answer.epoch, answer.client_ttl_s, answer.lease_s};
+    epoch_.store(answer.epoch);
+    for (const auto& [lease, clock] : leases_) clock->end_s.store(0);  // ended with the old session
+    leases_.clear();
+    aborts_.clear();
+    return identity_;
+  }
+  return Status(Code::kFenced, "the master refuses every peer id of this process as fenced");
+}
+
+void Session::Forget(SessionId id) {
+  std::lock_guard lock(mutex_);
+  if (identity_.id == id) identity_.id = 0;
+}
+
+void Session::Rotate(uint64_t peer_id) {
+  if (engine_->peer_id() == peer_id) (void)engine_->Rotate();
+}
+
+std::shared_ptr<LeaseClock> Session::Hold(uint64_t lease, double end_s) {
+  auto clock = std::make_shared<LeaseClock>();
+  clock->end_s.store(end_s);
+  std::lock_guard lock(mutex_);
+  leases_[lease] = clock;
+  return clock;
+}
+
+void Session::Release(SessionId id, uint64_t lease) {
+  {
+    std::lock_guard lock(mutex_);
+    leases_.erase(lease);
+    if (identity_.id != id) return;
+  }
+  // If it is lost, the lease ends by itself.
+  (void)master_.Notify(MessageType::kRelease, store::Release{id, {lease}}, CallDeadline());
+}
+
+void Session::AbortLater(SessionId id, PutAbort::Item put) {
+  std::lock_guard lock(mutex_);
+  if (identity_.id == id) aborts_.push_back(std::move(put));
+}
+
+void Session::Run() {
+  for (;;) {
+    const bool is_well = Beat().ok();
+    std::unique_lock lock(mutex_);
+    const bool has_period = is_well && identity_.client_ttl_s > 0;
+    const std::chrono::duration<double> wait(has_period ? identity_.client_ttl_s / 4
+                                                        : kFirstPeriod_s);
+    closing_.wait_for(lock, wait, [this] { return is_closed_; });
+    if (is_closed_) return;
+  }
+}
+
+Status Session::Beat() {
+  const Identity identity = Snapshot();
+  const Deadline deadline = Deadline::After(std::min(timeout_s_, 2.0));
+  if (identity.id == 0 || identity.peer_id != engine_->peer_id()) {
+    return SayHello(deadline).status();
+  }
+  const double now_s = MonotonicSeconds();
+  Heartbeat beat{identity.id, {}};
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [lease, clock] : leases_) {
+      if (clock->end_s.load() > now_s) beat.leases.push_back(lease);
+    }
+  }
+  auto reply = master_.Call<HeartbeatReply>(MessageType::kHeartbeat, beat, deadline);
+  if (!reply.ok()) return reply.status();
+  if (!reply.value().is_known) {
+    Forget(identity.id);
+    return SayHello(deadline).status();
+  }
+  {
+    std::lock_guard lock(mutex_);
+    for (const uint64_t lease : beat.leases) {
+      const auto& ended = reply.value().ended;
+      const auto held = leases_.find(lease);
+      if (held == leases_.end()) continue;
+      const bool is_ended = std::find(ended.begin(), ended.end(), lease) != ended.end();
+      held->second->end_s.store(is_ended ? 0 : now_s + identity.lease_s);
+    }
+  }
+  SendAborts(identity);
+  return Status::Ok();
+}
+
+void Session::SendAborts(const Identity& identity) {
+  PutAbort abort{identity.id, {}};
+  {
+    std::lock_guard lock(mutex_);
+    if (identity_.id != identity.id) return;
+    abort.items.swap(aborts_);
+  }
+  if (abort.items.empty()) return;
+  auto reply = master_.Call<PutEndReply>(MessageType::kPutAbort, abort, CallDeadline());
+  if (reply.ok()) return;
+  for (auto& item : abort.items) AbortLater(identity.id, std::move(item));
+}
+
+}  // namespace mooncake::store

@@ -1,0 +1,92 @@
+// Session: a client's standing with the master: who it is, which leases it holds, and the heartbeat
+// that keeps both alive, from a thread of its own, whatever the caller's threads do.
+//
+// Thread safety: all methods may be called by any thread.
+// Ownership: shared by a client and its readers and writers; shares the engine.
+// Invariants: a session has one peer id. When the engine has another one, or the master does not
+// know the session, the next use says hello again: what the old session was writing is lost.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/status.h"
+#include "store/master_client.h"
+#include "transfer/engine.h"
+
+namespace mooncake::store {
+
+// Until when a lease holds, as far as this process knows; never later than the master's own view.
+struct LeaseClock {
+  std::atomic<double> end_s{0};
+};
+
+class Session {
+ public:
+  struct Identity {
+    SessionId id = 0;
+    uint64_t peer_id = 0;
+    uint64_t epoch = 0;
+    double client_ttl_s = 0;
+    double lease_s = 0;
+  };
+
+  Session(std::shared_ptr<Engine> engine, std::string master, double timeout_s);
+  ~Session() { Close(); }
+
+  // The current identity; says hello when there is none that holds. kUnavailable.
+  Result<Identity> Current();
+
+  // The last known epoch; another one than before means that every descriptor is stale.
+  uint64_t epoch() const { return epoch_.load(); }
+
+  // The master does not know this session any more.
+  void Forget(SessionId id);
+  // The owner of some memory revoked this peer id: takes a new one, unless that was done.
+  void Rotate(uint64_t peer_id);
+
+  std::shared_ptr<LeaseClock> Hold(uint64_t lease, double end_s);
+  void Release(SessionId id, uint64_t lease);
+
+  // A put whose end the master may not have heard of. Said by the heartbeat until it is heard.
+  void AbortLater(SessionId id, PutAbort::Item put);
+
+  MasterClient& master() { return master_; }
+  Engine& engine() { return *engine_; }
+  Deadline CallDeadline() const { return Deadline::After(timeout_s_); }
+  double timeout_s() const { return timeout_s_; }
+  uint64_t NextPutId() { return ++last_put_; }
+
+  void Close();
+
+ private:
+  Result<Identity> SayHello(Deadline deadline);
+  void Run();
+  Status Beat();
+  void SendAborts(const Identity& identity);
+  Identity Snapshot() const;
+
+  const std::shared_ptr<Engine> engine_;
+  MasterClient master_;
+  const double timeout_s_;
+  std::atomic<uint64_t> epoch_{0};
+  std::atomic<uint64_t> last_put_{0};
+
+  std::mutex hello_;  // one hello at a time; taken before mutex_
+  mutable std::mutex mutex_;
+  std::condition_variable closing_;
+  bool is_closed_ = false;
+  Identity identity_;
+  std::map<uint64_t, std::shared_ptr<LeaseClock>> leases_;
+  std::vector<PutAbort::Item> aborts_;
+
+  std::thread thread_;
+};
+
+}  // namespace mooncake::store
