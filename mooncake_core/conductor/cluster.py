@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from mooncake_core.conductor.estimates import LoadModel, PrefillModel, StepTimes
 from mooncake_core.conductor.index import PrefixIndex
 from mooncake_core.conductor.policy import Choice, ClusterView, DecodeView, PrefillView
@@ -281,8 +283,10 @@ class Cluster:
         member = self._decodes.get(instance_id)
         if member is None:
             return
-        pages = member.pages.pop(key, 0)
-        member.unreported_pages -= pages
+        if key in member.pages:
+            member.unreported_pages -= member.pages.pop(key)
+            left = max(0, member.load.running - 1)
+            member.load = msgspec.structs.replace(member.load, running=left)
 
     def _all(self) -> list[Member]:
         return [*self._prefills.values(), *self._decodes.values()]

@@ -161,6 +161,15 @@ def test_quarantined_pages_are_not_free() -> None:
     assert cluster.view(0.0).decodes[0].free_pages == 900
 
 
+def test_an_answer_that_ended_runs_no_more_whatever_the_last_heartbeat_said() -> None:
+    cluster = cluster_of("p0", "d0")
+    place(cluster, "r1")
+    assert cluster.heartbeat(beat("d0", running=1, free_pages=936), 0.5)
+    cluster.decode_ended(("r1", 0), "d0")
+    decode = cluster.view(0.6).decodes[0]
+    assert (decode.running, decode.free_pages) == (0, 1000)
+
+
 def test_step_times_come_from_heartbeats() -> None:
     cluster = cluster_of("p0", "d0")
     assert cluster.heartbeat(beat("d0", running=2, tbt_s=0.2, free_pages=1000), 0.0)
