@@ -1,0 +1,22 @@
+"""A store of real processes on loopback, on both transports."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.store.processes import Cluster
+
+
+@pytest.fixture(params=["shm", "network"])
+def cluster(request):
+    cluster = Cluster(request.param)
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture(scope="module", params=["shm", "network"])
+def quiet_cluster(request):
+    """One that is shared by tests that break nothing; each uses keys of its own."""
+    cluster = Cluster(request.param, capacity="64 MiB")
+    yield cluster
+    cluster.close()

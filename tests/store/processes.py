@@ -1,0 +1,131 @@
+"""A store of real processes on loopback."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from mooncake_core.config import TransferConfig
+from mooncake_core.config.tables import StoreClientConfig
+from mooncake_core.errors import StoreUnavailable
+from mooncake_core.store import StoreClient
+from mooncake_core.transfer import TransferEngine
+
+ROOT = Path(__file__).resolve().parents[2]
+TTL_S = 1.0
+
+
+def eventually(condition, what, timeout_s=20.0):
+    """Poll `condition` until it holds."""
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, f"not within {timeout_s} s: {what}"
+        time.sleep(0.01)
+
+
+class Process:
+    """A daemon of tests/store/daemon.py; its lines are JSON."""
+
+    def __init__(self, kind, **config):
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", "tests.store.daemon", kind, json.dumps(config)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def hear(self):
+        line = self.child.stdout.readline()
+        assert line, "the process ended"
+        return json.loads(line)
+
+    def tell(self):
+        self.child.stdin.write("\n")
+        self.child.stdin.flush()
+
+    def signal(self, number):
+        self.child.send_signal(number)
+
+    def kill(self):
+        self.child.kill()
+        self.child.wait()
+        self.child.stdin.close()
+        self.child.stdout.close()
+
+
+class Cluster:
+    """A master and nodes, and clients in this process."""
+
+    def __init__(self, same_host, *, nodes=2, capacity="4 MiB"):
+        self.transfer = {"same_host": same_host}
+        self.capacity = capacity
+        self.processes, self.clients = [], []
+        self.start_master("127.0.0.1:0")
+        self.nodes = [self.launch_node() for _ in range(nodes)]
+        for node in self.nodes:
+            node.hear()
+        self.client = self.new_client()
+        self.await_nodes(nodes)
+
+    def start_master(self, listen):
+        self.master = self.run(
+            "master", listen=listen, admin="127.0.0.1:0", client_ttl_s=TTL_S, lease_s=2.0
+        )
+        addresses = self.master.hear()
+        self.rpc, self.admin = addresses["rpc"], addresses["admin"]
+
+    def launch_node(self):
+        return self.run("node", master=self.rpc, capacity=self.capacity, transfer=self.transfer)
+
+    def start_node(self):
+        self.launch_node().hear()
+
+    def start_writer(self, key, parts=2, part_bytes=512 << 10):
+        writer = self.run(
+            "writer",
+            master=self.rpc,
+            transfer=self.transfer,
+            key=key,
+            parts=parts,
+            part_bytes=part_bytes,
+        )
+        assert writer.hear() == "started"
+        return writer
+
+    def run(self, kind, **config):
+        process = Process(kind, **config)
+        self.processes.append(process)
+        return process
+
+    def new_client(self, **config):
+        engine = TransferEngine(TransferConfig(**self.transfer))
+        client = StoreClient(engine, StoreClientConfig(master=self.rpc, **config))
+        client.engine = engine
+        self.clients.append(client)
+        return client
+
+    def stats(self):
+        try:
+            return self.client.stats()
+        except StoreUnavailable:
+            return None
+
+    def await_nodes(self, count):
+        def are_there():
+            stats = self.stats()
+            return stats is not None and [node.state for node in stats.nodes] == ["online"] * count
+
+        eventually(are_there, f"{count} nodes")
+
+    def close(self):
+        for client in self.clients:
+            client.close()
+            client.engine.close()
+        for process in self.processes:
+            process.signal(signal.SIGCONT)
+            process.kill()
