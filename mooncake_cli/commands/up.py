@@ -21,8 +21,6 @@ from mooncake_cli.render import print_table
 from mooncake_cli.supervisor import Supervisor
 from mooncake_core.config import UpConfig
 
-DUMMY = "dummy:"
-
 
 def run(
     config: UpConfig,
@@ -116,16 +114,17 @@ async def _run(config: UpConfig, console: Console) -> None:
 def _prepare(config: UpConfig) -> UpConfig:
     """Return the config with a model that every process can load, converted once for all."""
     # Not at the top: only a start needs it, `--help` does not.
-    from mooncake_core.model_spec.checkpoint import prepare_checkpoint  # noqa: PLC0415
+    from mooncake_core.model_spec.checkpoint import (  # noqa: PLC0415
+        DUMMY,
+        dummy_config,
+        model_name,
+        prepare_checkpoint,
+    )
 
-    model = config.model
-    folder = prepare_checkpoint(model.path)
-    if model.path.startswith(DUMMY):
-        file = Path(model.path.removeprefix(DUMMY)).resolve()
-        path, name = f"{DUMMY}{file}", file.parent.name
-    else:
-        path, name = str(folder), Path(model.path).resolve().name.removesuffix(".gguf")
-    model = msgspec.structs.replace(model, path=path, name=model.name or name)
+    model, path = config.model, config.model.path
+    folder = prepare_checkpoint(path)
+    path = f"{DUMMY}{dummy_config(path).resolve()}" if path.startswith(DUMMY) else str(folder)
+    model = msgspec.structs.replace(model, path=path, name=model_name(model))
     return msgspec.structs.replace(config, model=model)
 
 
