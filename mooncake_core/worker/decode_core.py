@@ -87,6 +87,9 @@ class Reservations:
         self._waiting: OrderedDict[Key, Reservation] = OrderedDict()
         self._running: dict[Key, Reservation] = {}
         self._barred: set[int] = set()
+        """Writers that are being fenced, or are."""
+        self._fenced: set[int] = set()
+        """Writers that can write no more. They may still be granted pages: that is how they learn."""
         self._attempts: OrderedDict[str, int] = OrderedDict()
         """The highest attempt seen of each request, most recent last."""
 
@@ -191,7 +194,7 @@ class Reservations:
         } - self._barred
 
     def bar(self, writer: int, now_s: float) -> list[Reservation]:
-        """Grant nothing more to `writer`; return its reservations that cannot land any more."""
+        """Begin to fence `writer`; return its reservations, which cannot land any more."""
         self._barred.add(writer)
         lost = [r for r in self._all.values() if r.writer == writer and r.phase is Phase.RESERVED]
         for reservation in lost:
@@ -201,6 +204,7 @@ class Reservations:
     def fenced(self, writer: int) -> None:
         """Take back what was quarantined because of `writer`, which can write no more."""
         assert writer in self._barred, writer
+        self._fenced.add(writer)
         for reservation in list(self._all.values()):
             if reservation.writer == writer and reservation.phase is Phase.QUARANTINED:
                 self._drop(reservation)
@@ -249,11 +253,6 @@ class Reservations:
             return refusal(
                 f"request {request.request_id!r}: attempt {request.attempt} or a later one is here"
             )
-        if int(request.writer_peer_id, 16) in self._barred:
-            return Failed(
-                error=f"writer {request.writer_peer_id} was fenced; it has a new identity",
-                retryable=True,
-            )
         return None
 
     def _remember(self, request: DecodeRequest) -> None:
@@ -263,6 +262,9 @@ class Reservations:
             self._attempts.popitem(last=False)
 
     def _quarantine(self, reservation: Reservation, fence_at_s: float) -> None:
+        if reservation.writer in self._fenced:
+            self._drop(reservation)
+            return
         self._table.quarantine(reservation.pages)
         reservation.phase = Phase.QUARANTINED
         reservation.fence_at_s = fence_at_s

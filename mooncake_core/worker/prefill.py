@@ -150,7 +150,6 @@ class Prefill:
             job.answer()
         except Exception as error:  # raised again to whoever waits for the answer
             await self._let_go(job, error)
-            job.fail(error)
         finally:
             timer.cancel()
             await job.settle()
@@ -160,11 +159,13 @@ class Prefill:
         """Wait in line, then compute."""
         await job.wait_in_line(self._turn)
         try:
-            await self._prepare(job)
-            await self._runtime.compute(job.compute)
+            try:
+                await self._prepare(job)
+                await self._runtime.compute(job.compute)
+            finally:
+                await job.join_loader()
+                self._keep_blocks(job)
         finally:
-            await job.join_loader()
-            self._keep_blocks(job)
             self._turn.release()
         self._note_speed(job)
 
@@ -220,15 +221,17 @@ class Prefill:
             raise Refused(f"decode did not take the prompt: {_reason(body)}")
 
     async def _let_go(self, job: Job, error: Exception) -> None:
-        """End a failed job's part in decode's pages."""
+        """Tell those who wait for a failed job, once it writes no more."""
         log.info("request %s is over: %s", job.request.request_id, error)
         await job.stop_sending(error)
         causes = (error, job.send_failure)
         if any(isinstance(cause, TransferError) for cause in causes):
             self._remotes.drop(job.request.target)
-        if any(isinstance(cause, Fenced) for cause in causes):
+        is_fenced = any(isinstance(cause, Fenced) for cause in causes)
+        if is_fenced:
             await self._take_new_identity(job.writer)
-        elif not isinstance(job.send_failure, TransferError):
+        job.fail(error)
+        if not is_fenced and not isinstance(job.send_failure, TransferError):
             await self._say_released(job.request)
 
     def renew(self, fenced: int) -> None:

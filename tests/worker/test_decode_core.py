@@ -139,12 +139,19 @@ def test_a_released_reservation_is_returned_to_be_failed() -> None:
     assert table.count(PageState.FREE) == PAGES
 
 
-def test_a_barred_writer_gets_no_pages_and_loses_those_it_has() -> None:
+def test_a_barred_writer_loses_the_pages_it_has() -> None:
     _, core = new_core()
     reservation = reserved(core, writer=5)
     assert core.bar(5, 0.0) == [reservation]
-    refusal = core.reserve(request("b", writer=5), 0.0)
-    assert isinstance(refusal, Failed) and refusal.retryable
+    assert reservation.phase is Phase.QUARANTINED
+
+
+def test_pages_of_a_fenced_writer_need_no_quarantine() -> None:
+    table, core = new_core()
+    core.bar(5, 0.0)
+    core.fenced(5)
+    core.abandon(reserved(core, writer=5), 0.0)
+    assert table.count(PageState.FREE) == PAGES
 
 
 def test_a_second_landed_is_ignored() -> None:
@@ -215,13 +222,13 @@ class WritersAndPages(RuleBasedStateMachine):
         free = self.table.count(PageState.FREE)
         reservation = self.core.reserve(fields, self.now_s)
         fits = -(-(prompt + answer) // PAGE_TOKENS) <= free
-        assert isinstance(reservation, Reservation) == (fits and writer not in self.barring)
+        assert isinstance(reservation, Reservation) == fits
         if isinstance(reservation, Failed):
             return
         for grant in self.grants:
             if grant.open:
                 assert not set(grant.reservation.pages) & set(reservation.pages)
-        self.grants.append(Grant(reservation))
+        self.grants.append(Grant(reservation, open=writer not in self.fenced))
 
     @rule(data=st.data())
     def end_a_grant(self, data: st.DataObject) -> None:
