@@ -54,19 +54,15 @@ class Announcer:
         self._load = load
         self._events = events
         self._wake = asyncio.Event()
-        self._registered = False
+        self._registered: InstanceInfo | None = None
+        """As what the conductor knows us."""
         self._complete = False
         """The conductor knows our blocks, but for the events not yet taken."""
         self._silent = False
 
     def poke(self) -> None:
-        """Send a heartbeat now."""
+        """Send a heartbeat now, after a registration if this instance has a new identity."""
         self._wake.set()
-
-    def register_again(self) -> None:
-        """Tell the conductor about a new identity now."""
-        self._registered = False
-        self.poke()
 
     async def run(self) -> None:
         """Announce until cancelled."""
@@ -76,7 +72,7 @@ class Announcer:
                 await self._announce()
                 self._silent = False
             except OSError as error:
-                self._complete = False
+                self._registered, self._complete = None, False
                 if not self._silent:
                     log.warning("the conductor does not answer, still trying: %s", error)
                 self._silent = True
@@ -84,23 +80,21 @@ class Announcer:
                 await asyncio.wait_for(self._wake.wait(), HEARTBEAT_S)
 
     async def _announce(self) -> None:
-        if not self._registered:
-            self._registered = await self._register()
-            self._complete = False
-        if self._registered and await self._beat() == 410:
-            self._registered = await self._register()
-            self._complete = False
-            if self._registered:
+        if self._registered != self._info():
+            await self._register()
+        if self._registered is not None and await self._beat() == 410:
+            await self._register()
+            if self._registered is not None:
                 await self._beat()
 
-    async def _register(self) -> bool:
-        info = self._info()
+    async def _register(self) -> None:
+        info, self._registered, self._complete = self._info(), None, False
         status, body = await self._peers.post(f"{self._url}/instances", info, _TIMEOUT_S)
         if status >= 300:
             log.error("the conductor refuses this instance (%d): %s", status, body.decode()[:500])
-            return False
+            return
         log.info("registered with the conductor as %s", info.instance_id)
-        return info == self._info()
+        self._registered = info
 
     async def _beat(self) -> int:
         events = self._take_events()

@@ -89,7 +89,7 @@ class Reservations:
         self._barred: set[int] = set()
         """Writers that are being fenced, or are."""
         self._fenced: set[int] = set()
-        """Writers that can write no more. They may still be granted pages: that is how they learn."""
+        """Writers that can write no more. Granting them pages is how they get to know it."""
         self._attempts: OrderedDict[str, int] = OrderedDict()
         """The highest attempt seen of each request, most recent last."""
 

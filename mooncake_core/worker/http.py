@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 from collections.abc import Awaitable, Callable
@@ -37,8 +38,9 @@ def bind(address: str, key: str) -> socket.socket:
             backlog=512,
         )
     except (OSError, OverflowError) as error:
-        problem = getattr(error, "strerror", None) or error
-        raise ConfigError(f"{key}: cannot listen on {address}: {problem}") from error
+        in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        problem = "is in use; name another port, or 0 for any" if in_use else f"cannot be: {error}"
+        raise ConfigError(f"--{key}:{key}: {address} {problem}") from error
 
 
 def address_of(sock: socket.socket) -> str:

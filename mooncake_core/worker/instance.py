@@ -36,7 +36,8 @@ class Instance:
         host = config.listen.rpartition(":")[0].strip("[]")
         if host in _WILDCARDS:
             raise ConfigError(
-                f"listen: {config.listen}: others are told this address; name one that reaches here"
+                f"--listen:listen: {config.listen} is no address that others can use; "
+                "name one of this host"
             )
         self.sock: socket.socket = bind(config.listen, "listen")
         self.address = address_of(self.sock)

@@ -56,8 +56,7 @@ class Prefill:
         peers: carries messages to decode.
         metrics: counted into.
         tokens_per_s: as calibrated.
-        on_blocks: called when blocks entered or left the prefix cache.
-        on_new_identity: called after the engine was fenced and took a new peer id.
+        on_news: called when blocks entered or left the prefix cache, or the peer id is a new one.
     """
 
     def __init__(
@@ -68,15 +67,13 @@ class Prefill:
         metrics: PrefillMetrics,
         *,
         tokens_per_s: float,
-        on_blocks: Callable[[], None],
-        on_new_identity: Callable[[], None],
+        on_news: Callable[[], None],
     ) -> None:
         self._runtime = runtime
         self._store = store
         self._peers = peers
         self._metrics = metrics
-        self._on_blocks = on_blocks
-        self._on_new_identity = on_new_identity
+        self._on_news = on_news
         self.cache = PrefixCache(runtime.table)
         self.tokens_per_s = tokens_per_s
         self._identity = kv_identity(runtime.info)
@@ -180,6 +177,7 @@ class Prefill:
         remote = await self._remotes.open(job.request.target)
         if self._runtime.engine.peer_id != job.writer:
             raise Fenced("this instance was fenced before it began to write")
+        job.check_target(remote.size_bytes)
         job.start(remote, self._store, await self._find(job))
 
     async def _find(self, job: Job) -> Found:
@@ -205,7 +203,7 @@ class Prefill:
                 break
             job.held = job.names[: index + 1]
             job.owned = job.pages[(index + 1) * pages_a_block :]
-        self._on_blocks()
+        self._on_news()
 
     async def _hand_over(self, job: Job) -> None:
         """Wait for the writes, then tell decode, until it has confirmed."""
@@ -225,29 +223,23 @@ class Prefill:
         log.info("request %s is over: %s", job.request.request_id, error)
         await job.stop_sending(error)
         causes = (error, job.send_failure)
+        if any(isinstance(cause, Fenced) for cause in causes):
+            await self._take_new_identity(job.writer)
         if any(isinstance(cause, TransferError) for cause in causes):
             self._remotes.drop(job.request.target)
-        is_fenced = any(isinstance(cause, Fenced) for cause in causes)
-        if is_fenced:
-            await self._take_new_identity(job.writer)
+            job.fail(Refused(f"the KV did not reach decode: {job.send_failure or error}"))
         job.fail(error)
-        if not is_fenced and not isinstance(job.send_failure, TransferError):
+        if not isinstance(job.send_failure, TransferError) and not isinstance(error, Fenced):
             await self._say_released(job.request)
 
-    def renew(self, fenced: int) -> None:
-        """Replace the peer id `fenced`, soon."""
-        self._spawn(self._take_new_identity(fenced))
-
     async def _take_new_identity(self, fenced: int) -> None:
-        """Replace the peer id `fenced`, unless that was done already."""
+        """Replace the peer id `fenced`, unless that was done already, for example by the store."""
         async with self._rotation:
-            if self._runtime.engine.peer_id != fenced:
-                return
-            log.warning("this instance was fenced; it takes a new identity")
-            self._remotes.clear()
-            await asyncio.to_thread(self._runtime.engine.rotate)
-        self._metrics.identities.inc()
-        self._on_new_identity()
+            if self._runtime.engine.peer_id == fenced:
+                log.warning("this instance was fenced; it takes a new identity")
+                await asyncio.to_thread(self._runtime.engine.rotate)
+                self._metrics.identities.inc()
+        self._on_news()
 
     async def _say_released(self, request: PrefillRequest) -> None:
         released = Released(request_id=request.request_id, attempt=request.attempt)

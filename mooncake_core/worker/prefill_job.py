@@ -176,6 +176,16 @@ class Job:
         await event.wait()
         self.check()
 
+    def check_target(self, size_bytes: int) -> None:
+        """Raise RequestError unless the target lies in a segment of `size_bytes`."""
+        target = self.request.target
+        end = 2 * self._runtime.pool.shape.layers * target.pool_pages * target.page_bytes
+        if end > size_bytes:
+            raise RequestError(
+                f"request {self.request.request_id!r}: target: {target.pool_pages} pages take "
+                f"{end} bytes; segment {target.segment_id} has {size_bytes}"
+            )
+
     def start(self, remote: RemoteSegment, store: StorePort, found: Found) -> None:
         """Begin to send what is here, to load what was found, and to store what was not."""
         runtime, request = self._runtime, self.request

@@ -48,24 +48,18 @@ async def _serve(
     stop: asyncio.Event,
 ) -> None:
     metrics, peers = PrefillMetrics(runtime.table), Peers()
-    loop = asyncio.get_running_loop()
     calibrated = await runtime.calibrate()
 
     def info() -> InstanceInfo:
         return instance.info(runtime, max_batch=1, tokens_per_s=calibrated)
 
-    def on_fenced() -> None:
-        fenced = runtime.engine.peer_id
-        loop.call_soon_threadsafe(prefill.renew, fenced)
-
     prefill = Prefill(
         runtime,
-        StorePort(store, monotonic_s, on_fenced),
+        StorePort(store, monotonic_s),
         peers,
         metrics,
         tokens_per_s=calibrated,
-        on_blocks=lambda: announcer.poke(),  # noqa: PLW0108  made below
-        on_new_identity=lambda: announcer.register_again(),  # noqa: PLW0108
+        on_news=lambda: announcer.poke(),  # noqa: PLW0108  made below
     )
     announcer = instance.announcer(peers, info, lambda: prefill.load, prefill.cache)
     _show(metrics, prefill)

@@ -36,7 +36,8 @@ class Runtime:
     def __init__(self, config: WorkerConfig, block_tokens: int) -> None:
         if block_tokens % PAGE_TOKENS:
             raise ConfigError(
-                f"block_tokens: {block_tokens}: whole pages of {PAGE_TOKENS} tokens are needed"
+                f"--block-tokens:block_tokens: {block_tokens} is no multiple of {PAGE_TOKENS}, "
+                "the tokens of a page"
             )
         self.block_tokens = block_tokens
         self._computer = ThreadPoolExecutor(
@@ -115,6 +116,7 @@ class Runtime:
 def _host(device: str) -> str:
     if device not in {"auto", "cpu"}:
         raise ConfigError(
-            f"model.device: {device!r}: instances keep KV in host memory and compute there; use cpu"
+            f"--model-device:model.device: {device!r} cannot be served: instances keep KV in host "
+            "memory and compute there; use cpu"
         )
     return "cpu"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mooncake_core.clock import Clock
-from mooncake_core.errors import Fenced, MooncakeError
+from mooncake_core.errors import MooncakeError, OutOfSpace
 from mooncake_core.store import ObjectReader, StoreClient
 
 log = logging.getLogger(__name__)
@@ -33,13 +33,11 @@ class StorePort:
     Args:
         client: of the store.
         clock: monotonic.
-        on_fenced: called on any thread when the store has fenced this process.
     """
 
-    def __init__(self, client: StoreClient, clock: Clock, on_fenced: Callable[[], None]) -> None:
+    def __init__(self, client: StoreClient, clock: Clock) -> None:
         self.client = client
         self._clock = clock
-        self._on_fenced = on_fenced
         self._lock = threading.Lock()
         self._rests_until_s = 0.0
 
@@ -70,9 +68,10 @@ class StorePort:
         return Found(present, reader)
 
     def note(self, error: MooncakeError) -> None:
-        """Leave the store alone for a moment because of `error`."""
+        """Leave the store alone for a moment because of `error`; not because it is full."""
+        if isinstance(error, OutOfSpace):
+            log.info("a block is not stored: %s", error)
+            return
         log.warning("the store failed; computing without it: %s", error)
         with self._lock:
             self._rests_until_s = self._clock() + _REST_S
-        if isinstance(error, Fenced):
-            self._on_fenced()

@@ -53,7 +53,7 @@ class TwinTables(RuleBasedStateMachine):
 
 
 TestTwinTables = TwinTables.TestCase
-TestTwinTables.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestTwinTables.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 
 
 def test_allocation_takes_the_smallest_run_that_fits() -> None:

@@ -96,7 +96,7 @@ class CacheOfPrompts(RuleBasedStateMachine):
 
 
 TestCacheOfPrompts = CacheOfPrompts.TestCase
-TestCacheOfPrompts.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestCacheOfPrompts.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 
 
 def filled(prompts: list[str]) -> tuple[PageTable, PrefixCache]:

@@ -201,6 +201,9 @@ class Grant:
 
     reservation: Reservation
     open: bool = True
+    """It may still write."""
+    ended: bool = False
+    """It has said that it will not."""
 
 
 class WritersAndPages(RuleBasedStateMachine):
@@ -235,7 +238,7 @@ class WritersAndPages(RuleBasedStateMachine):
         grant = self.pick(data)
         if grant is None or not grant.open:
             return
-        grant.open = False
+        grant.open, grant.ended = False, True
         if data.draw(st.booleans()):
             if self.core.land(landed(grant.reservation.key)) is not None:
                 self.core.verified(grant.reservation)
@@ -246,7 +249,7 @@ class WritersAndPages(RuleBasedStateMachine):
     @rule(data=st.data())
     def repeat_or_invent_a_message(self, data: st.DataObject) -> None:
         grant = self.pick(data)
-        if grant is None or grant.open:
+        if grant is None or not grant.ended:
             return
         name, attempt = grant.reservation.key
         assert self.core.land(landed((name, attempt))) is None
@@ -300,4 +303,4 @@ class WritersAndPages(RuleBasedStateMachine):
 
 
 TestWritersAndPages = WritersAndPages.TestCase
-TestWritersAndPages.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestWritersAndPages.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
