@@ -102,7 +102,7 @@ def test_a_store_node_killed_loses_only_what_it_held(victim: Cluster) -> None:
     assert again.text == first.text
     settles(victim)
     eventually(
-        lambda: len([n for n in victim.status()["store"]["nodes"] if n["state"] == "active"]) == 2,
+        lambda: len([n for n in victim.status()["store"]["nodes"] if n["state"] == "online"]) == 2,
         BOUND_S,
         "both store nodes lend again",
     )
