@@ -21,6 +21,7 @@ from typing import Any
 import typer
 
 from mooncake_cli.flags import with_flags
+from mooncake_core.errors import MooncakeError
 
 SERVE = {
     "master": "mooncake_core.store.master_service:serve_master",
@@ -59,7 +60,7 @@ def die_with(parent: int) -> None:
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != parent:
-        sys.exit(f"mooncake: process {parent}, which started this one, is gone")
+        raise MooncakeError(f"process {parent}, which started this one, is gone")
 
 
 def _log_to_stderr(level: str) -> None:

@@ -39,11 +39,18 @@ class Part:
 
 def start_order(config: UpConfig) -> tuple[tuple[Part, ...], ...]:
     """Return groups of processes; each group needs the addresses of those before it."""
+    master, conductor = Part("master", "master"), Part("conductor", "conductor")
     numbers = {"store": config.stores, "prefill": config.prefills, "decode": config.decodes}
-    workers = (
+    others = tuple(
         Part(f"{role}-{index}", role) for role, count in numbers.items() for index in range(count)
     )
-    return (Part("master", "master"),), (Part("conductor", "conductor"),), tuple(workers)
+    if _takes_a_free_port(config.listen):
+        return (master,), (conductor,), others
+    return (master,), (conductor, *others)
+
+
+def _takes_a_free_port(address: str) -> bool:
+    return int(address.rpartition(":")[2]) == 0
 
 
 def flags(part: Part, config: UpConfig, known: Mapping[str, Addresses]) -> list[str]:
@@ -52,8 +59,8 @@ def flags(part: Part, config: UpConfig, known: Mapping[str, Addresses]) -> list[
     Args:
         part: the process.
         config: of the cluster.
-        known: what each process listens on, by its name; at least master's and conductor's where
-            the start order has them before this one.
+        known: what each process listens on, by its name; at least of those that the start order
+            has in earlier groups.
     """
     own = known.get(part.name, {})
     settings = dict(_settings(part, config, own, known))
@@ -79,7 +86,8 @@ def _settings(
             yield from _shared(config, known)
         case _:
             yield "listen", own.get("http", ANY)
-            yield "conductor", reachable(known["conductor"]["http"])
+            conductor = known.get("conductor", {}).get("http", config.listen)
+            yield "conductor", reachable(conductor)
             yield "pool-tokens", config.pool_tokens
             yield "transfer-same-host", config.same_host
             if part.role == "decode":

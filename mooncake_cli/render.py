@@ -12,7 +12,13 @@ from rich.text import Text
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:
     """Print a table to stdout; values are text, never markup."""
-    table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title=title or None,
+        title_justify="left",
+        pad_edge=False,
+        collapse_padding=True,
+    )
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:

@@ -89,27 +89,24 @@ def _show(report: Report, *, as_json: bool, clear: bool = False) -> None:
 def _show_instances(report: Report) -> None:
     rate = report.get("hit_rate")
     print(
-        f"model {report.get('model', '?')}, {report.get('in_flight', '?')} requests in flight, "
-        f"hit rate {'-' if rate is None else f'{rate:.1%}'} "
-        f"({report.get('cached_tokens', '?')} of {report.get('prompt_tokens', '?')} prompt tokens)"
+        f"model {report.get('model', '?')}, {report.get('in_flight', '?')} requests in flight\n"
+        f"hit rate {'-' if rate is None else f'{rate:.1%}'}: "
+        f"{report.get('cached_tokens', '?')} of {report.get('prompt_tokens', '?')} prompt tokens"
     )
-    columns = ["instance", "where", "pid", "running", "queued", "free pages", "held pages"]
+    columns = ["role", "where", "pid", "runs", "queued\ntokens", "free\npages"]
+    columns += ["reserved", "quaran-\ntined"]
     print_table(columns, [_instance(member) for member in report["members"]], title="Instances")
 
 
 def _instance(member: Report) -> list[str]:
     load = member.get("load") or {}
-    running = str(load.get("running", "-"))
-    if member.get("role") == "decode":
-        running += f" of {member.get('max_batch', '?')}"
+    keys = ("queued_tokens", "free_pages", "reserved_pages", "quarantined_pages")
     return [
         str(member.get("role", "?")),
-        str(member.get("url", "?")),
+        str(member.get("url", "?")).removeprefix("http://"),
         str(member.get("pid", "?")),
-        running,
-        f"{load.get('queued_requests', '-')} ({load.get('queued_tokens', '-')} tokens)",
-        f"{load.get('free_pages', '-')} of {member.get('pages', '?')}",
-        f"{load.get('reserved_pages', '-')} + {load.get('quarantined_pages', '-')} quarantined",
+        str(load.get("running", "?")),
+        *(str(load.get(key, "?")) for key in keys),
     ]
 
 
@@ -118,8 +115,8 @@ def _show_store(store: Report) -> None:
     rate = f"{hits / gets:.1%}" if hits is not None and gets else "-"
     print(
         f"store: {store.get('objects', '?')} objects, {_size(store, 'used_bytes')} of "
-        f"{_size(store, 'capacity_bytes')} used, {_size(store, 'quarantined_bytes')} quarantined, "
-        f"reads that hit {rate}"
+        f"{_size(store, 'capacity_bytes')} used, {_size(store, 'quarantined_bytes')} quarantined\n"
+        f"reads that hit: {rate}"
     )
     rows = [
         [

@@ -86,7 +86,8 @@ class Console:
             return
         rows = [[each["name"], str(each["pid"]), _where(each["addresses"])] for each in reports]
         print_table(["process", "pid", "listens on"], rows)
-        question = {"model": model, "messages": [{"role": "user", "content": "What is a cache?"}]}
+        messages = [{"role": "user", "content": "What is a cache?"}]
+        question = {"model": model, "max_tokens": 64, "messages": messages}
         print(
             f"\nMooncake serves {model} on http://{endpoint}. Try it:\n\n"
             f"  curl http://{endpoint}/v1/chat/completions -H 'Content-Type: application/json' \\\n"
@@ -101,11 +102,14 @@ async def _run(config: UpConfig, console: Console) -> None:
     folder = state_folder()
     for left in await asyncio.to_thread(clean_leftovers, folder):
         console.say(f"ended process {left.pid}, which an earlier `mooncake up` had left")
+    console.say(f"prepares the model {config.model.path}, then starts its processes")
     prepared = await asyncio.to_thread(_prepare, config)
     with StateFile(folder) as state:
         supervisor = Supervisor(prepared, state, console)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, supervisor.stop)
+        loop.add_signal_handler(signal.SIGINT, supervisor.stop)
+        loop.add_signal_handler(signal.SIGTERM, supervisor.stop)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup leaves it
+            loop.add_signal_handler(signal.SIGHUP, supervisor.stop)
         await supervisor.run(
             lambda: console.ready(supervisor.endpoint, prepared.model.name, supervisor.children)
         )

@@ -21,12 +21,21 @@ KNOWN = {
 
 
 def test_who_is_needed_starts_first() -> None:
-    groups = start_order(UpConfig(stores=2, prefills=3, decodes=1))
+    groups = start_order(UpConfig(listen="127.0.0.1:0", stores=2, prefills=3, decodes=1))
     assert [[part.name for part in group] for group in groups] == [
         ["master"],
         ["conductor"],
         ["store-0", "store-1", "prefill-0", "prefill-1", "prefill-2", "decode-0"],
     ]
+
+
+def test_nobody_waits_for_a_conductor_whose_port_is_known() -> None:
+    config = UpConfig(listen="127.0.0.1:9000", stores=1, prefills=1)
+    groups = start_order(config)
+    names = [[part.name for part in group] for group in groups]
+    assert names == [["master"], ["conductor", "store-0", "prefill-0", "decode-0"]]
+    known = {"master": KNOWN["master"]}
+    assert "--conductor=127.0.0.1:9000" in flags(groups[1][2], config, known)
 
 
 def test_every_role_is_stopped_once() -> None:

@@ -174,6 +174,7 @@ def test_it_answers_repairs_itself_and_leaves_nothing_after_ctrl_c(home: Home) -
     up = home.start().wait_ready()
     names = [each["name"] for each in up.ready["processes"]]
     assert names == ["master", "conductor", "store-0", "prefill-0", "decode-0"]
+    assert "torch" not in Path(f"/proc/{up.process.pid}/maps").read_text()
     assert complete(up.address, up.ready["model"])["usage"]["completion_tokens"] == 4
 
     for name in ("store-0", "decode-0", "conductor", "master"):
