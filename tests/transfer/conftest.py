@@ -1,0 +1,42 @@
+"""Engines here and in other processes, for each transport."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from mooncake_core.config.tables import TransferConfig
+from mooncake_core.transfer import TransferEngine
+from tests.transfer.peer import Peer
+
+SAME_HOST = {"shm": "shm", "tcp": "network"}
+
+
+@pytest.fixture(params=["shm", "tcp"])
+def transport(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def engine(transport: str) -> Iterator[TransferEngine]:
+    config = TransferConfig(same_host=SAME_HOST[transport])  # type: ignore[arg-type]
+    engine = TransferEngine(config)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def start_peer(transport: str) -> Iterator[Callable[..., Peer]]:
+    peers: list[Peer] = []
+
+    def start(listen: str = "127.0.0.1:0") -> Peer:
+        peers.append(Peer(SAME_HOST[transport], listen))
+        return peers[-1]
+
+    yield start
+    for peer in peers:
+        peer.end()
+
+
+@pytest.fixture
+def peer(start_peer: Callable[..., Peer]) -> Peer:
+    return start_peer()
