@@ -21,7 +21,9 @@ from typing import Any
 import typer
 
 from mooncake_cli.flags import with_flags
+from mooncake_core.config import WorkerConfig
 from mooncake_core.errors import MooncakeError
+from mooncake_core.worker.threads import prepare_threads
 
 SERVE = {
     "master": "mooncake_core.store.master_service:serve_master",
@@ -48,6 +50,8 @@ def daemon_command(role: str, doc: str) -> Callable[..., None]:
         if parent:
             die_with(parent)
         _log_to_stderr(log_level)
+        if isinstance(config, WorkerConfig):
+            prepare_threads(config.threads)
         asyncio.run(_serve(role, config, ready_fd))
 
     run.__doc__ = doc

@@ -139,7 +139,12 @@ class Decode:
         key = (message.request_id, message.attempt)
         landing = self._landings.get(key)
         if landing is None:
-            landing = self._spawn(self._land(message))
+            reservation = self._core.land(message)
+            if reservation is None:
+                return Failed(
+                    error=f"request {key[0]!r}, attempt {key[1]} waits for no KV", retryable=True
+                )
+            landing = self._spawn(self._land(reservation, message))
             self._landings[key] = landing
             if len(self._landings) > _REMEMBERED_LANDINGS:
                 self._landings.popitem(last=False)
@@ -173,13 +178,7 @@ class Decode:
 
     # --- landing ---------------------------------------------------------------------------------
 
-    async def _land(self, message: Landed) -> Failed | None:
-        reservation = self._core.land(message)
-        if reservation is None:
-            return Failed(
-                error=f"request {message.request_id!r}, attempt {message.attempt} waits for no KV",
-                retryable=True,
-            )
+    async def _land(self, reservation: Reservation, message: Landed) -> Failed | None:
         problem = await asyncio.to_thread(self._verify, reservation, message)
         if self._core.find(reservation.key) is not reservation:
             return Failed(error="the request was given up", retryable=True)

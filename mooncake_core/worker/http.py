@@ -107,7 +107,8 @@ class Peers:
         """Return (status, body) of the answer.
 
         Raises:
-            OSError: nobody answered in time; the message may have arrived nevertheless.
+            TimeoutError: nobody answered in time; the message may have arrived nevertheless.
+            OSError: the connection failed; it may have arrived nevertheless.
         """
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         headers = {"Content-Type": "application/json"}
@@ -116,7 +117,9 @@ class Peers:
                 url, data=msgspec.json.encode(message), headers=headers, timeout=timeout
             ) as response:
                 return response.status, await response.read()
-        except (aiohttp.ClientError, asyncio.TimeoutError) as error:
+        except asyncio.TimeoutError as error:
+            raise TimeoutError(f"{url}: no answer within {timeout_s:g} s") from error
+        except aiohttp.ClientError as error:
             raise OSError(f"{url}: {error or type(error).__name__}") from error
 
     async def close(self) -> None:

@@ -45,6 +45,8 @@ _CONFIRM_S = 5.0
 """How long decode may take to confirm a message."""
 _TRIES = 3
 _PAUSE_S = 0.05
+_CLOSE_S = 5.0
+"""How long a stop waits for decode instances that do not answer."""
 
 
 class Prefill:
@@ -120,11 +122,13 @@ class Prefill:
             raise
 
     async def close(self) -> None:
-        """Cancel all requests and wait until nothing of them is left."""
+        """Cancel all requests and wait a little until nothing of them is left."""
         for job in self._jobs.values():
             job.cancel(JobOver("the instance stops"))
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_CLOSE_S)
+        for task in self._tasks:
+            task.cancel()
         self._remotes.clear()
 
     def _take(self, request: PrefillRequest) -> Job:
@@ -248,13 +252,15 @@ class Prefill:
 
     async def _post(self, url: str, message: Landed | Released) -> tuple[int, bytes]:
         """Send a message, which may arrive twice."""
-        error = None
+        error: OSError | None = None
         for _ in range(_TRIES):
             try:
                 return await self._peers.post(url, message, _CONFIRM_S)
             except OSError as failure:
                 error = failure
-                await asyncio.sleep(_PAUSE_S)
+            if isinstance(error, TimeoutError):
+                break
+            await asyncio.sleep(_PAUSE_S)
         raise PeerUnreachable(f"decode does not answer: {error}") from error
 
     def _give_back(self, job: Job) -> None:

@@ -27,7 +27,7 @@ from serving import (
     until,
 )
 
-from mooncake_core.config import ModelConfig, PrefillConfig, TransferConfig
+from mooncake_core.config import DecodeConfig, ModelConfig, PrefillConfig, TransferConfig
 from mooncake_core.messages import (
     DecodeEvent,
     Failed,
@@ -87,7 +87,7 @@ async def prefill(world: World) -> AsyncIterator[str]:
 
 @dataclass
 class Child:
-    """A prefill instance in a process of its own."""
+    """An instance in a process of its own."""
 
     process: asyncio.subprocess.Process
     url: str
@@ -98,11 +98,11 @@ class Child:
 
 
 @contextlib.asynccontextmanager
-async def child_prefill(config: PrefillConfig) -> AsyncIterator[Child]:
+async def child_of(config: PrefillConfig | DecodeConfig) -> AsyncIterator[Child]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(Path(__file__).with_name("instance_process.py")),
-        "prefill",
+        "prefill" if isinstance(config, PrefillConfig) else "decode",
         msgspec.json.encode(config).decode(),
         cwd=ROOT,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
@@ -120,7 +120,7 @@ async def child_prefill(config: PrefillConfig) -> AsyncIterator[Child]:
 
 @pytest.fixture
 async def child(world: World) -> AsyncIterator[Child]:
-    async with child_prefill(prefill_config(world.config)) as child:
+    async with child_of(prefill_config(world.config)) as child:
         yield child
 
 
@@ -203,7 +203,7 @@ async def test_prefill_dies_under_way(world: World, child: Child) -> None:
         await until(lambda: is_under_way(world.asker, child.url))
         await child.kill()
     await until(world.is_clean)
-    async with child_prefill(prefill_config(world.config)) as restarted:
+    async with child_of(prefill_config(world.config)) as restarted:
         await world.answers(restarted.url)
 
 
@@ -286,7 +286,7 @@ async def test_a_stopped_prefill_across_the_network_is_cut_off_alive(world: Worl
     """Its connection is the owner's to close, so nothing has to wait for it."""
     network = TransferConfig(same_host="network")
     prompt = prompt_of(PROMPT)
-    async with child_prefill(prefill_config(world.config, transfer=network)) as child:
+    async with child_of(prefill_config(world.config, transfer=network)) as child:
         async with (
             world.asker.reserve(child.url, world.decode, prompt, deadline_s=20) as stream,
             begun(world.asker, child.url, stream, prompt),
@@ -332,6 +332,28 @@ async def test_a_prompt_that_lands_too_late_fails_and_is_not_run(
         status, body = await call
         assert status == 503, body
     await until(world.is_clean)
+
+
+# --- decode fails --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+async def test_a_prefill_whose_decode_fails_under_way_says_so_and_serves_others(
+    world: World, prefill: str, how: signal.Signals
+) -> None:
+    prompt = prompt_of(PROMPT)
+    async with child_of(decode_config(world.config)) as decode:
+        async with (
+            world.asker.reserve(prefill, decode.url, prompt) as stream,
+            begun(world.asker, prefill, stream, prompt) as call,
+        ):
+            await until(lambda: is_under_way(world.asker, prefill))
+            decode.process.send_signal(how)
+            status, body = await asyncio.wait_for(call, 40)
+            assert status == 503
+            assert msgspec.json.decode(body, type=Failed).retryable
+        await until(lambda: is_idle(world, prefill))
+    await world.answers(prefill)
 
 
 # --- cancellations -------------------------------------------------------------------------------
