@@ -24,14 +24,10 @@ from mooncake_core.config import UpConfig
 
 def run(
     config: UpConfig,
-    port: int = typer.Option(
-        -1,
-        min=-1,
-        max=65535,
-        show_default=False,
-        help="Of the public endpoint; 0 takes a free one.",
+    port: int | None = typer.Option(
+        None, min=0, max=65535, help="Of the public endpoint; 0 takes a free one."
     ),
-    log_file: Path = typer.Option(
+    log_file: Path | None = typer.Option(
         None, help="Write the logs of the processes there instead of to stderr."
     ),
     as_json: bool = Json,

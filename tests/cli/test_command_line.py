@@ -88,7 +88,9 @@ def test_the_version_is_told() -> None:
     assert mooncake("--version").stdout.startswith("mooncake ")
 
 
-@pytest.mark.parametrize("arguments", [(), ("nothing",), ("store", "--no-such-flag"), ("kvsize",)])
+@pytest.mark.parametrize(
+    "arguments", [("nothing",), ("store", "--no-such-flag"), ("kvsize",), ("up", "--port=-1")]
+)
 def test_wrong_usage_ends_with_2(arguments: tuple[str, ...]) -> None:
     answer = mooncake(*arguments)
     assert answer.returncode == 2 and "Traceback" not in answer.stderr

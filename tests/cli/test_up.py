@@ -74,7 +74,9 @@ class Home:
             **{"HOME": str(self.folder / "home"), "TMPDIR": str(self.folder / "tmp")},
             **{name: value, "PYTHONPATH": os.pathsep.join(sys.path)},
         }
-        command = [sys.executable, "-m", "mooncake_cli", "up", "--port=0", *SMALL, *flags]
+        command = [sys.executable, "-m", "mooncake_cli", "up", *SMALL, *flags]
+        if not any(flag.startswith("--listen") for flag in flags):
+            command.append("--port=0")
         command += [f"--model=dummy:{self.model}", *(["--json"] if json_output else [])]
         log = self.folder / f"{uuid.uuid4().hex}.log"
         with log.open("w") as stderr:
@@ -230,11 +232,11 @@ def test_being_stopped_while_it_starts_leaves_nothing(home: Home) -> None:
 
 def test_a_port_in_use_is_one_clear_line(home: Home) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        up = home.start(f"--port={port}", json_output=False)
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        up = home.start(f"--listen={address}", json_output=False)
         assert up.end() == 1
     (line,) = [line for line in up.log.read_text().splitlines() if line.startswith("mooncake: ")]
-    assert f"127.0.0.1:{port}" in line and "in use" in line
+    assert address in line and "in use" in line
     assert home.is_clean()
 
 
