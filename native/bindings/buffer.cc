@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "bindings/bindings.h"
+#include "bindings/gil.h"
 
 namespace nb = nanobind;
 
@@ -40,7 +41,7 @@ void RegisteredBuffer::Register() {
 void RegisteredBuffer::Close() {
   if (!std::exchange(is_open_, false)) return;
   {
-    const nb::gil_scoped_release release;
+    const ReleaseGil release;
     const Status status = engine_->UnregisterBuffer(address_, size_bytes_, access_);
     MC_CHECK(status.ok(), "%s", status.message().c_str());
   }

@@ -11,6 +11,7 @@
 #include "base/crc32c.h"
 #include "bindings/bindings.h"
 #include "bindings/buffer.h"
+#include "bindings/gil.h"
 #include "transfer/engine.h"
 
 namespace nb = nanobind;
@@ -73,7 +74,7 @@ bool Wait(const Transfer& transfer, double timeout_s) {
 
 uint32_t Checksum(nb::handle object, uint32_t value) {
   const HeldBuffer buffer(object);
-  const nb::gil_scoped_release release;
+  const ReleaseGil release;
   return Crc32c(buffer.data(), buffer.size_bytes(), value);
 }
 
@@ -121,7 +122,7 @@ void BindRemote(nb::module_& m) {
       .def_prop_ro("transport", &RemoteSegment::transport);
   nb::class_<Transfer>(m, "Transfer", "A submitted batch.")
       .def("done", &Transfer::done)
-      .def("wait", &Wait, "timeout_s"_a, nb::call_guard<nb::gil_scoped_release>(),
+      .def("wait", &Wait, "timeout_s"_a, nb::call_guard<ReleaseGil>(),
            "True: the batch ended well. False: it has not ended yet.")
       .def(
           "event_fd", [](Transfer& transfer) { return Unwrap(transfer.EventFd()); },
@@ -132,7 +133,7 @@ void BindRemote(nb::module_& m) {
 }
 
 void BindEngine(nb::module_& m) {
-  using Release = nb::call_guard<nb::gil_scoped_release>;
+  using Release = nb::call_guard<ReleaseGil>;
   nb::class_<Engine>(m, "Engine", "native/transfer/engine.h is its contract.")
       .def_static("create", &CreateEngine, "listen"_a, "use_shm"_a, "io_threads"_a, Release())
       .def_prop_ro("endpoint", &Engine::endpoint)
@@ -157,7 +158,7 @@ void BindEngine(nb::module_& m) {
 void BindChecksums(nb::module_& m) {
   m.def("crc32c", &Checksum, "buffer"_a, "value"_a = 0);
   m.def("crc32c_gather", &ChecksumGather, "addresses"_a.noconvert(), "lengths"_a.noconvert(),
-        "value"_a = 0, nb::call_guard<nb::gil_scoped_release>());
+        "value"_a = 0, nb::call_guard<ReleaseGil>());
 }
 
 }  // namespace

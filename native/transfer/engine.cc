@@ -24,12 +24,9 @@ Result<std::shared_ptr<Engine>> Engine::Create(const EngineOptions& options) {
 Engine::Engine(std::shared_ptr<Core> core) : core_(std::move(core)), process_(getpid()) {}
 
 Engine::~Engine() {
-  // In a forked child the threads do not exist, and waiting for them would never end.
-  if (getpid() != process_) {
-    new std::shared_ptr<Core>(std::move(core_));
-  } else {
-    core_->Close();
-  }
+  Close();
+  // Threads that were never joined cannot be destroyed; a forked child keeps what it has of them.
+  if (getpid() != process_) new std::shared_ptr<Core>(std::move(core_));
 }
 
 std::string Engine::endpoint() const { return core_->endpoint(); }
@@ -71,6 +68,9 @@ Result<bool> Engine::Fence(uint64_t peer_id, Deadline deadline) {
 
 Result<uint64_t> Engine::Rotate() { return core_->Rotate(); }
 
-void Engine::Close() { core_->Close(); }
+void Engine::Close() {
+  // In a forked child the threads do not exist, and waiting for them would never end.
+  if (getpid() == process_) core_->Close();
+}
 
 }  // namespace mooncake

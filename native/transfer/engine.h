@@ -6,8 +6,11 @@
 //   Status status = engine->Execute(Op::kWrite, *remote, pieces, Deadline::After(1));
 //
 // Thread safety: all methods may be called by any thread.
-// Ownership: an Engine owns its threads; destroying it closes it. Segments, remote segments and
-// transfers are shared and may outlive it; they are then inert (kClosed).
+// Ownership: an Engine owns its threads; destroying it closes it. It belongs to the process that
+// made it: a forked child must not use it, and may destroy it. Segments, remote segments and
+// transfers are shared and may outlive it; they are then inert (kClosed). All of them know their
+// shared_ptr (shared_from_this): else the bindings would make another one around the Python object,
+// whose release takes the GIL on whatever thread it happens.
 // Invariants: local memory is read or written only inside registered buffers and own segments, and
 // only between the start and the end of a batch. A connection that saw an error is never used
 // again.
@@ -33,7 +36,7 @@ class Peer;
 
 // A segment of another engine (or of this one), opened under the peer id that this engine had then.
 // After Rotate(), or after the owner fenced that id, its operations fail with kFenced, for ever.
-class RemoteSegment {
+class RemoteSegment : public std::enable_shared_from_this<RemoteSegment> {
  public:
   RemoteSegment(std::shared_ptr<Peer> peer, std::shared_ptr<Path> path);
   ~RemoteSegment();
@@ -49,7 +52,7 @@ class RemoteSegment {
   std::shared_ptr<Path> path_;
 };
 
-class Engine {
+class Engine : public std::enable_shared_from_this<Engine> {
  public:
   // Listens and starts the threads. kInvalidArgument or kSystem, naming the address.
   static Result<std::shared_ptr<Engine>> Create(const EngineOptions& options);

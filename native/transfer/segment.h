@@ -16,7 +16,7 @@
 
 namespace mooncake {
 
-class Segment {
+class Segment : public std::enable_shared_from_this<Segment> {
  public:
   // kInvalidArgument for size 0, kOutOfSpace when the memory is not there.
   static Result<std::shared_ptr<Segment>> Create(uint64_t size_bytes);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <optional>
 
@@ -14,7 +15,7 @@
 
 namespace mooncake {
 
-class Transfer {
+class Transfer : public std::enable_shared_from_this<Transfer> {
  public:
   bool done() const;
 

@@ -5,6 +5,8 @@ import gc
 import random
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +15,7 @@ import pytest
 
 from mooncake_core.config.tables import TransferConfig
 from mooncake_core.errors import (
+    BufferNotRegistered,
     ConfigError,
     OutOfSpace,
     PeerUnreachable,
@@ -223,6 +226,78 @@ def test_everything_survives_being_closed_in_any_order(transport: str) -> None:
         view[0] = 1
         with pytest.raises((TransferError, ValueError)):
             remote.read(numbers(), numbers(), numbers())
+
+
+EXIT_WHILE_BUSY = """
+import array, sys, threading
+from mooncake_core.config.tables import TransferConfig
+from mooncake_core.transfer import TransferEngine
+
+config = TransferConfig(same_host=sys.argv[1])
+owner, user = TransferEngine(config), TransferEngine(config)
+segment = owner.create_segment(64 << 20)
+local = user.create_segment(64 << 20)
+remote = user.open_segment(owner.endpoint, segment.id)
+batch = [array.array("Q", [number]) for number in (local.address, 0, 64 << 20)]
+transfers = [remote.submit_write(*batch) for _ in range(20)]
+
+def write_for_ever():
+    while True:
+        remote.write(*batch)
+
+thread = threading.Thread(target=write_for_ever, daemon=True)
+thread.start()
+transfers[0].wait()
+"""
+
+
+def test_an_interpreter_exits_while_batches_are_under_way(transport: str) -> None:
+    same_host = "shm" if transport == "shm" else "network"
+    command = [sys.executable, "-W", "error", "-c", EXIT_WHILE_BUSY, same_host]
+    subprocess.run(command, check=True, timeout=20)
+
+
+EXIT_IN_A_CHILD = """
+import os
+from mooncake_core.config.tables import TransferConfig
+from mooncake_core.transfer import TransferEngine
+
+engine = TransferEngine(TransferConfig())
+segment = engine.create_segment(4096)
+remote = engine.open_segment(engine.endpoint, segment.id)
+child = os.fork()
+if child == 0:
+    engine.close()
+    del engine, segment, remote
+    raise SystemExit(0)
+assert os.waitpid(child, 0)[1] == 0
+engine.open_segment(engine.endpoint, segment.id)
+engine.close()
+"""
+
+
+def test_a_forked_child_ends_without_waiting_for_its_parents_threads() -> None:
+    subprocess.run([sys.executable, "-c", EXIT_IN_A_CHILD], check=True, timeout=20)
+
+
+def test_a_buffer_may_be_registered_ten_thousand_times(engine: TransferEngine) -> None:
+    memory = bytearray(100)
+    buffers = [engine.register(memory) for _ in range(10_000)]
+    for buffer in buffers:
+        buffer.close()
+    with pytest.raises(BufferNotRegistered):
+        engine.open_segment(engine.endpoint, engine.create_segment(100).id).write(
+            numbers(buffers[0].address), numbers(0), numbers(100)
+        )
+
+
+def test_an_ipv6_address_is_reached_as_it_is_told() -> None:
+    config = TransferConfig(listen="[::1]:0", same_host="network")
+    owner, user = TransferEngine(config), TransferEngine(config)
+    assert owner.endpoint.startswith("[::1]:")
+    assert user.open_segment(owner.endpoint, owner.create_segment(100).id).size_bytes == 100
+    user.close()
+    owner.close()
 
 
 def test_more_memory_than_there_is_is_refused_by_name(engine: TransferEngine) -> None:
