@@ -12,6 +12,7 @@ Status CheckBatch(size_t count) {
 }
 
 Status NoSpace(const Space& space, const PutStart::Item& item) {
+  if (space.capacity == 0) return {Code::kUnavailable, "no store node takes objects now"};
   return {Code::kOutOfSpace,
           "no room for " + std::to_string(item.size_bytes) + " bytes: of " +
               std::to_string(space.capacity) + " bytes " + std::to_string(space.pinned) +
@@ -100,7 +101,9 @@ Client::Started Client::Interpret(const PutStartReply& reply, const PutStartRepl
           {Code::kInvalidArgument,
            "the master refuses a key of " + std::to_string(item.key.size()) +
                " bytes (at most 65536) with " + std::to_string(item.size_bytes) + " bytes and " +
-               std::to_string(item.replicas) + " copies (1 to 16)"}};
+               std::to_string(item.replicas) + " copies (1 to 16) in " +
+               std::to_string(ChunkCount(item.size_bytes, item.part_bytes)) +
+               " chunks (at most 1048576)"}};
 }
 
 Result<std::vector<bool>> Client::Put(std::span<const PutItem> items,

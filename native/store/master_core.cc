@@ -13,7 +13,8 @@ constexpr uint64_t kMaxObjectBytes = 1ull << 48;
 
 bool IsValid(const PutStart::Item& item) {
   return item.key.size() <= kMaxKeyBytes && item.size_bytes <= kMaxObjectBytes &&
-         item.replicas >= 1 && item.replicas <= kMaxReplicas;
+         ChunkCount(item.size_bytes, item.part_bytes) <= kMaxChunks && item.replicas >= 1 &&
+         item.replicas <= kMaxReplicas;
 }
 
 }  // namespace
@@ -91,7 +92,7 @@ PutStartReply MasterCore::Step(const PutStart& event, double now_s) {
   reply.peer_id = owner->peer_id;
   for (const auto& item : event.items) {
     reply.items.push_back(StartPut(event.session, *owner, item));
-    if (reply.items.back().outcome == PutOutcome::kOutOfSpace) reply.space = SpaceNow();
+    if (reply.items.back().outcome == PutOutcome::kOutOfSpace) reply.space = SpaceOf(true);
   }
   return reply;
 }

@@ -142,7 +142,7 @@ class MasterCore {
   void LoseNode(uint32_t slot);
   void LoseCopies(CopyList& list, uint32_t slot);
   void TickNodes(double now_s);
-  Space SpaceNow() const;
+  Space SpaceOf(bool online_only) const;
   void CheckNode(uint32_t slot) const;
   void CheckList(const CopyList& list, uint32_t slot, bool evictable,
                  std::vector<Extent>& extents) const;

@@ -181,7 +181,8 @@ NodeReply MasterCore::Answer(const Node& node) const {
 NodeReply MasterCore::Step(const NodeRegister& event, double now_s) {
   now_s = Advance(now_s);
   const bool is_welcome = event.epoch == options_.epoch && !lost_nodes_.contains(event.node) &&
-                          event.capacity_bytes >= Allocator::kGranularity;
+                          event.capacity_bytes >= Allocator::kGranularity &&
+                          event.capacity_bytes <= kMaxNodeBytes;
   if (!is_welcome) return {false, options_.epoch, options_.client_ttl_s, {}};
   if (SlotOf(event.node) != kNoIndex) return Step(NodeHeartbeat{event.node, {}}, now_s);
   // One engine lends one segment: whoever had this address has taken new memory, or died.
@@ -258,10 +259,10 @@ void MasterCore::LoseCopies(CopyList& list, uint32_t slot) {
   }
 }
 
-Space MasterCore::SpaceNow() const {
+Space MasterCore::SpaceOf(bool online_only) const {
   Space space;
   for (const Node& node : nodes_) {
-    if (!node.allocator) continue;
+    if (!node.allocator || (online_only && node.state != NodeState::kOnline)) continue;
     space.capacity += node.allocator->capacity_bytes();
     space.used += node.allocator->used_bytes();
     space.evictable += node.evictable.bytes;
@@ -280,7 +281,7 @@ Stats MasterCore::Report() const {
   stats.objects = objects_.key_count() - writing_;
   stats.writing = writing_;
   stats.leases = leases_.size();
-  stats.space = SpaceNow();
+  stats.space = SpaceOf(false);
   stats.counters = counters_;
   for (const Node& node : nodes_) {
     if (!node.allocator) continue;

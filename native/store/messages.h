@@ -14,6 +14,8 @@ inline constexpr uint64_t kChunkBytes = 256 * 1024;
 inline constexpr uint64_t kMaxKeyBytes = 64 * 1024;
 inline constexpr uint32_t kMaxReplicas = 16;
 inline constexpr size_t kMaxBatch = 65'536;
+inline constexpr uint64_t kMaxChunks = 1 << 20;  // of one object: 256 GiB in whole chunks
+inline constexpr uint64_t kMaxNodeBytes = 1ull << 50;
 
 // A node is named by its segment: a node that takes new memory is another node.
 using NodeId = uint64_t;

@@ -115,24 +115,26 @@ Status Reader::RunOnNode(const Placement& node, std::span<Task*> tasks) {
   Engine& engine = context_->session.engine();
   const uint64_t peer_id = engine.peer_id();
   auto segment = context_->segments.Open(node, peer_id, deadline);
-  Status status = segment.status();
-  if (segment.ok() && !payload.empty()) {
-    status = engine.Execute(Op::kRead, segment.value(), payload, deadline);
-  }
+  if (!segment.ok()) return Failed(segment.status(), peer_id);
+  Status status;
+  if (!payload.empty()) status = engine.Execute(Op::kRead, segment.value(), payload, deadline);
   // Only after the payload: a new owner of the extent writes its header first.
   if (status.ok()) status = engine.Execute(Op::kRead, segment.value(), heads, deadline);
   if (!status.ok()) {
-    if (!IsCallersFault(status)) {
-      ++context_->counters.unreachable;
-      context_->segments.Drop(node.node, status);
-      if (status.code() == Code::kFenced) context_->session.Rotate(peer_id);
-    }
-    return status;
+    if (!IsCallersFault(status)) context_->segments.Drop(node.node, status);
+    return Failed(status, peer_id);
   }
   for (size_t at = 0; at < tasks.size(); ++at) {
     tasks[at]->is_done = Verify(*tasks[at], headers[at]) && Validity().ok();
   }
   return Status::Ok();
+}
+
+// Counts a fault of the world. A process whose id was revoked takes a new one.
+Status Reader::Failed(const Status& status, uint64_t peer_id) {
+  if (!IsCallersFault(status)) ++context_->counters.unreachable;
+  if (status.code() == Code::kFenced) context_->session.Rotate(peer_id);
+  return status;
 }
 
 bool Reader::Verify(const Task& task, const HeaderBytes& header) {

@@ -53,6 +53,7 @@ class Reader {
   Result<Task> MakeTask(const Request& request, const Section& section) const;
   Status RunTasks(std::vector<Task>& tasks);
   Status RunOnNode(const Placement& node, std::span<Task*> tasks);
+  Status Failed(const Status& status, uint64_t peer_id);
   bool Verify(const Task& task, const HeaderBytes& header);
   const Placement* CopyOf(const Task& task) const;
 

@@ -133,8 +133,10 @@ Status Writer::Failure() const {
   for (const Target& copy : copies_) {
     if (!copy.is_lost) return Status::Ok();
   }
-  const bool is_fenced = first_failure_.code() == Code::kFenced;
-  return {is_fenced ? Code::kUnavailable : first_failure_.code(),
+  // Fenced here, or gone there: another try starts afresh and may well succeed.
+  const Code code = first_failure_.code();
+  const bool is_past = code == Code::kFenced || code == Code::kNotFound || code == Code::kClosed;
+  return {is_past ? Code::kUnavailable : code,
           "no copy could be written: " + first_failure_.message()};
 }
 

@@ -15,9 +15,9 @@ from collections import OrderedDict
 import pytest
 
 from mooncake_core.config import MasterConfig
-from mooncake_core.errors import ConfigError, StaleEpoch, StoreUnavailable
+from mooncake_core.errors import ConfigError, StaleEpoch, StoreUnavailable, TransferTimeout
 from mooncake_core.store.master_service import serve_master
-from tests.store.processes import TTL_S, eventually
+from tests.store.processes import TTL_S, Cluster, eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -126,6 +126,33 @@ def test_a_writer_that_slept_through_its_expulsion_writes_nothing(cluster):
     assert hits >= 90, "8 MiB hold 126, or 94 until the writer's 2 MiB are fenced"
     assert cluster.client.read_faults == {"corrupt": 0, "stale": 0, "unreachable": 0}
     eventually(lambda: cluster.stats().quarantined_bytes == 0, "the fence has completed")
+
+
+def test_a_write_that_timed_out_is_fenced_before_its_space_is_used_again():
+    cluster = Cluster("network")
+    client = cluster.new_client(timeout_s=0.5)
+    fill(client, "warm", 4)
+    before, peer_id = used(cluster), client.engine.peer_id
+    for node in cluster.nodes:
+        node.signal(signal.SIGSTOP)
+    with pytest.raises(TransferTimeout, match="no copy could be written"):
+        client.put("late", content("late", 64 * KIB))
+    assert client.engine.peer_id != peer_id
+    for node in cluster.nodes:
+        node.signal(signal.SIGCONT)
+    eventually(lambda: cluster.stats().fences == 1, "the node was told to fence")
+    eventually(lambda: used(cluster) == before, "the space came back")
+    assert cluster.client.put("late", b"x")
+    eventually(lambda: client.get("late") == b"x", "it goes on under its new identity")
+    cluster.close()
+
+
+def test_without_a_node_puts_are_told_so(cluster):
+    for node in cluster.nodes:
+        node.kill()
+    eventually(lambda: cluster.stats().nodes == [], "both are lost")
+    with pytest.raises(StoreUnavailable, match="no store node"):
+        cluster.client.put("x", b"x")
 
 
 def test_a_killed_node_costs_its_objects_and_no_more(cluster):
