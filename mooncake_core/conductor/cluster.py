@@ -126,7 +126,10 @@ class Cluster:
 
     @property
     def model(self) -> ModelInfo | None:
-        """The model that all instances serve; None while there are none."""
+        """The model that all instances serve, with the kernels of those that prefill.
+
+        None while there are no instances.
+        """
         return next((member.info.model for member in self._all()), None)
 
     def register(self, info: InstanceInfo, now_s: float) -> Registered | RegistrationRefused:
@@ -174,11 +177,14 @@ class Cluster:
             )
         if not others:
             return None
-        theirs = others[0].model
+        # A prefill instance, if there is one. Only those read each other's blocks: decode goes on
+        # from what it was sent, on whatever processor it runs.
+        theirs, shares_blocks = others[0].model, info.role == others[0].role == "prefill"
         differing = [
             f"model.{name}: this {info.role} instance has {mine!r}, the cluster has {known!r}"
             for name in theirs.__struct_fields__
             if (mine := getattr(info.model, name)) != (known := getattr(theirs, name))
+            and (shares_blocks or name != "kernel_class")
         ]
         return "; ".join(differing) or None
 

@@ -45,7 +45,6 @@ def place(cluster: Cluster, request_id: str, now_s: float = 0.0, **ask: Any) -> 
         ("weights_digest", "cd"),
         ("dtype", "bfloat16"),
         ("layout", "other"),
-        ("kernel_class", "other"),
         ("context_tokens", 1024),
     ],
 )
@@ -59,6 +58,25 @@ def test_an_instance_of_another_model_is_refused_with_both_values(
     assert f"model.{field}" in refused.message
     assert repr(value) in refused.message and repr(mine) in refused.message
     assert len(cluster.view(0.0).prefills) == 1
+
+
+def test_prefill_instances_with_other_kernels_are_refused_because_they_share_blocks() -> None:
+    refused = cluster_of("p0", "d0").register(info("p1", model={"kernel_class": "other"}), 0.0)
+    assert isinstance(refused, RegistrationRefused)
+    assert "model.kernel_class" in refused.message and "'other'" in refused.message
+
+
+@pytest.mark.parametrize("order", [("p0", "d0"), ("d0", "p0")])
+def test_decode_may_have_other_kernels_and_blocks_are_named_by_those_of_prefill(
+    order: tuple[str, str],
+) -> None:
+    cluster = empty()
+    infos = {"p0": info("p0"), "d0": info("d0", "decode", model={"kernel_class": "other"})}
+    for name in order:
+        assert isinstance(cluster.register(infos[name], 0.0), Registered)
+    assert place(cluster, "r").decode.instance_id == "d0"
+    assert cluster.model == infos["p0"].model
+    assert isinstance(cluster.register(info("d1", "decode"), 0.0), Registered)
 
 
 def test_a_model_with_fewer_tokens_than_the_tokenizer_is_refused() -> None:
