@@ -87,18 +87,26 @@ class LayerLoader:
         self._thread.join()
 
     def _run(self) -> None:
+        try:
+            with self._reader:
+                self._load_all()
+        except BaseException:
+            # A defect. Compute waits without a limit, so it must hear of it whatever it is.
+            self._failed_layer, self.good_blocks = 0, 0
+            raise
+        finally:
+            for event in self._loaded:
+                event.set()
+
+    def _load_all(self) -> None:
         layers = range(self._pool.shape.layers)
-        with self._reader:
-            for layer in layers:
-                if self._stopped or not self._load(layer, self.good_blocks):
-                    self._failed_layer = layer
-                    break
-                self._on_layer(layer, self._end())
-                self._loaded[layer].set()
-            if self._failed_layer is not None:
-                self._save_what_is_good(layers[self._failed_layer :])
-        for event in self._loaded:
-            event.set()
+        for layer in layers:
+            if self._stopped or not self._load(layer, self.good_blocks):
+                self._failed_layer = layer
+                self._save_what_is_good(layers[layer:])
+                return
+            self._on_layer(layer, self._end())
+            self._loaded[layer].set()
 
     def _save_what_is_good(self, layers: Sequence[int]) -> None:
         """Find the leading blocks of which every layer can be had."""
@@ -115,7 +123,7 @@ class LayerLoader:
         reads = [(index, *self._pieces(layer, index)) for index in range(first, first + count)]
         try:
             return self._reader.read_parts(layer, reads)
-        except MooncakeError as error:
+        except (MooncakeError, ValueError) as error:  # ValueError: an object of another size
             log.warning("layer %d of %d cached blocks does not load: %s", layer, count, error)
             return False
 

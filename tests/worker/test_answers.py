@@ -225,6 +225,19 @@ async def test_a_lost_store_node_costs_time_and_no_answer(world: World) -> None:
     await until(world.is_idle)
 
 
+async def test_an_object_of_another_size_under_a_block_name_is_not_used(world: World) -> None:
+    prompt = prompt_of(600)
+    with (
+        contextlib.closing(TransferEngine(TransferConfig())) as engine,
+        contextlib.closing(StoreClient(engine, world.pool)) as client,
+    ):
+        for name in await world.names(prompt):
+            assert client.put(name, b"no KV")
+    assert await world.cached(0, prompt) == (0, 0)
+    assert await world.cached(0, prompt) == (512, 0)
+    await until(world.is_idle)
+
+
 BAD_PREFILLS = {
     "no JSON": b"{",
     "another field": b'{"nonsense": 1}',
