@@ -76,8 +76,9 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
         raise
     except Exception:
         # A defect of ours must not take down the requests of others. It is logged in full.
-        log.exception("request %s failed", VISIT.get().id)
-        body = ApiError(500, f"internal error; see the log for {request['id']}").body()
+        visit = VISIT.get()
+        log.exception("request %s failed", visit.id)
+        body = ApiError(500, f"internal error; see the log for {visit.id}").body()
         return web.json_response(body, status=500)
 
 

@@ -101,7 +101,15 @@ def config() -> ConductorConfig:
 
 
 @pytest.fixture
-async def world(config: ConductorConfig, tmp_path: Path) -> AsyncIterator[World]:
+def connect() -> Callable[[], BlockStore]:
+    """How the conductor under test reaches the store; override to change."""
+    return no_store
+
+
+@pytest.fixture
+async def world(
+    config: ConductorConfig, connect: Callable[[], BlockStore], tmp_path: Path
+) -> AsyncIterator[World]:
     """A conductor without instances, whose model writes bytes."""
     (tmp_path / "config.json").write_text(json.dumps({"vocab_size": VOCAB}))
     cluster = Cluster(
@@ -116,7 +124,7 @@ async def world(config: ConductorConfig, tmp_path: Path) -> AsyncIterator[World]
         tokenizer=load_tokenizer(tmp_path),
         cluster=cluster,
         dispatcher=Dispatcher(cluster, session, monotonic_s, random.Random(1).random),
-        store=StoreLookup(no_store),
+        store=StoreLookup(connect),
         metrics=ConductorMetrics(cluster, monotonic_s),
         clock=monotonic_s,
     )
