@@ -43,6 +43,7 @@ from mooncake_core.messages import (
     Finished,
     PrefillRequest,
     PrefillResult,
+    Released,
     Sampling,
 )
 
@@ -50,6 +51,8 @@ Update = Begin | Emit | Done | GiveUp
 """What a request's owner gets to see; Done and GiveUp are the last."""
 
 _CONNECT_S = 2.0
+_RELEASE_S = 1.0
+"""Decode fences a writer that has said nothing for two seconds; later is too late."""
 _LINE_BYTES = 1 << 22
 
 
@@ -90,6 +93,9 @@ class _Flight:
     events: asyncio.Queue[Event] = field(default_factory=asyncio.Queue)
     calls: dict[int, list[asyncio.Task[None]]] = field(default_factory=dict)
     placed: dict[int, Choice] = field(default_factory=dict)
+    asked: set[int] = field(default_factory=set)
+    """Attempts whose prefill may have got its request."""
+    goodbyes: list[asyncio.Task[None]] = field(default_factory=list)
 
 
 class Dispatcher:
@@ -201,13 +207,17 @@ class Dispatcher:
         flight.calls.setdefault(attempt, []).append(asyncio.ensure_future(call))
 
     def _end_attempt(self, flight: _Flight, attempt: int) -> None:
-        for call in flight.calls.get(attempt, []):
+        calls = flight.calls.get(attempt, [])
+        may_be_reserved = any(not call.done() for call in calls) and attempt not in flight.asked
+        for call in calls:
             call.cancel()
         choice = flight.placed.pop(attempt, None)
         if choice is not None:
             key = (flight.job.request_id, attempt)
             self._prefill_ended(key, choice)
             self._cluster.decode_ended(key, choice.decode.instance_id)
+            if may_be_reserved:
+                flight.goodbyes.append(asyncio.ensure_future(self._release(key, choice)))
 
     def _prefill_ended(self, key: Key, choice: Choice) -> None:
         self._cluster.prefill_ended(key, choice.prefill.instance.instance_id, self._clock())
@@ -249,6 +259,7 @@ class Dispatcher:
     async def _prefill(self, flight: _Flight, action: SendPrefill) -> None:
         """Call prefill and turn its answer into an event."""
         job, attempt, plan = flight.job, action.attempt, action.choice.prefill
+        flight.asked.add(attempt)
         request = PrefillRequest(
             request_id=job.request_id,
             attempt=attempt,
@@ -265,6 +276,14 @@ class Dispatcher:
         answer = await self._ask_prefill(plan.instance.url, plan.instance.instance_id, request)
         self._prefill_ended((job.request_id, attempt), action.choice)
         flight.events.put_nowait(Prefilled(attempt, answer))
+
+    async def _release(self, key: Key, choice: Choice) -> None:
+        """Tell decode that nobody writes the pages that it may have reserved; best effort."""
+        released = Released(request_id=key[0], attempt=key[1])
+        url = f"{choice.decode.url}/v1/released"
+        with contextlib.suppress(aiohttp.ClientError, OSError, asyncio.TimeoutError):
+            async with self._post(url, released, timeout_s=_RELEASE_S):
+                pass
 
     async def _ask_prefill(
         self, url: str, instance_id: str, request: PrefillRequest
@@ -283,13 +302,13 @@ class Dispatcher:
             return Failed(error=f"it sent what is no prefill result: {error}", retryable=False)
 
     def _post(
-        self, url: str, message: msgspec.Struct
+        self, url: str, message: msgspec.Struct, *, timeout_s: float | None = None
     ) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]:
         return self._session.post(
             url,
             data=msgspec.json.encode(message),
             headers={"Content-Type": "application/json"},
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
+            timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=_CONNECT_S),
             read_bufsize=_LINE_BYTES,
         )
 
@@ -311,6 +330,6 @@ async def _settle(flight: _Flight) -> None:
     calls = [call for calls in flight.calls.values() for call in calls]
     for call in calls:
         call.cancel()
-    for result in await asyncio.gather(*calls, return_exceptions=True):
+    for result in await asyncio.gather(*calls, *flight.goodbyes, return_exceptions=True):
         if isinstance(result, Exception):
             raise result

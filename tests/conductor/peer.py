@@ -20,6 +20,7 @@ from mooncake_core.messages import (
     InstanceInfo,
     PrefillRequest,
     PrefillResult,
+    Released,
     Reserved,
     Token,
 )
@@ -33,7 +34,7 @@ class Peer:
     """One HTTP server that is a prefill or a decode instance.
 
     `behaviour` is what it does with the next calls: answer, refuse, reject (for good), die (the
-    connection), hang, or for decode "die after N" tokens.
+    connection), hang, or for decode "die after N" tokens and "reserve slowly": not yet.
     """
 
     def __init__(self, instance_id: str, role: str, landed: dict[Any, asyncio.Event]) -> None:
@@ -43,13 +44,18 @@ class Peer:
         self.answer = list(ANSWER)
         self.cached_tokens = 0
         self.requests: list[PrefillRequest | DecodeRequest] = []
+        self.released: list[Released] = []
         self.open_calls = 0
         self.cancelled = 0
         self.called = asyncio.Event()
         self._landed = landed
         app = web.Application()
         app.add_routes(
-            [web.post("/v1/prefill", self._prefill), web.post("/v1/decode", self._decode)]
+            [
+                web.post("/v1/prefill", self._prefill),
+                web.post("/v1/decode", self._decode),
+                web.post("/v1/released", self._release),
+            ]
         )
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
 
@@ -109,6 +115,10 @@ class Peer:
             await self._stream(call, request, response)
             return response
 
+    async def _release(self, request: web.Request) -> web.Response:
+        self.released.append(msgspec.json.decode(await request.read(), type=Released))
+        return web.json_response({})
+
     async def _stream(
         self, call: DecodeRequest, request: web.Request, response: web.StreamResponse
     ) -> None:
@@ -148,7 +158,7 @@ class Peer:
                 assert request.transport is not None
                 request.transport.abort()
                 return web.Response()
-            case "hang":
+            case "hang" | "reserve slowly":
                 await asyncio.Event().wait()
         return None
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import openai
 import pytest
 
+from mooncake_core.conductor.store_lookup import BlockStore
 from mooncake_core.config.tables import ConductorConfig, SloConfig
+from mooncake_core.messages import Released
 from tests.conductor.conftest import World, eventually
 
 
@@ -137,6 +140,31 @@ async def test_a_client_that_leaves_cancels_both_calls(
     assert await served.metric(outcome) == 1
 
 
+async def test_a_client_that_leaves_before_prefill_was_asked_costs_no_fence(world: World) -> None:
+    """Decode must be told that nobody writes its pages: it would fence the prefill instance."""
+    await world.add("p0", "d0")
+    world.peers["d0"].behaviour = "reserve slowly"
+    asked = asyncio.ensure_future(world.chat())
+    await eventually(lambda: busy(world, "decode"), "decode reserves")
+    asked.cancel()
+    await eventually(world.is_idle, "everything is given back")
+    (request,) = world.peers["d0"].requests
+    await eventually(lambda: world.peers["d0"].released, "decode is told")
+    assert world.peers["d0"].released == [Released(request_id=request.request_id, attempt=0)]
+    assert not world.peers["p0"].requests
+
+
+async def test_whoever_was_asked_to_write_says_itself_that_it_writes_no_more(
+    served: World,
+) -> None:
+    others_answer(served, "prefill", "hang")
+    asked = asyncio.ensure_future(served.chat())
+    await eventually(lambda: busy(served), "prefill hangs")
+    asked.cancel()
+    await eventually(served.is_idle, "everything is given back")
+    assert not any(peer.released for peer in served.peers.values())
+
+
 async def consumed(world: World, stream: bool) -> None:
     answer = await world.chat(stream=stream)
     if stream:
@@ -146,6 +174,25 @@ async def consumed(world: World, stream: bool) -> None:
 
 def busy(world: World, role: str = "prefill") -> list[Any]:
     return [peer for peer in world.peers.values() if peer.role == role and peer.open_calls]
+
+
+class TestDefect:
+    @pytest.fixture
+    def connect(self) -> Callable[[], BlockStore]:
+        def connect() -> BlockStore:
+            raise ZeroDivisionError
+
+        return connect
+
+    async def test_a_defect_ends_one_request_with_500_and_its_id(
+        self, served: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        prompt = {"model": "toy", "prompt": "x" * 300}
+        status, answer, headers = await served.post("/v1/completions", json=prompt)
+        assert status == 500 and answer["error"]["type"] == "server_error"
+        assert headers["x-request-id"] in answer["error"]["message"]
+        assert "ZeroDivisionError" in caplog.text and headers["x-request-id"] in caplog.text
+        assert (await served.chat()).choices[0].message.content == "hello world"
 
 
 class TestShortDeadline:
