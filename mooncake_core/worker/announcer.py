@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from typing import Protocol
@@ -76,8 +75,12 @@ class Announcer:
                 if not self._silent:
                     log.warning("the conductor does not answer, still trying: %s", error)
                 self._silent = True
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), HEARTBEAT_S)
+            # A timer: a wait with a limit may lose a cancellation before Python 3.12.
+            timer = asyncio.get_running_loop().call_later(HEARTBEAT_S, self._wake.set)
+            try:
+                await self._wake.wait()
+            finally:
+                timer.cancel()
 
     async def _announce(self) -> None:
         if self._registered != self._info():
@@ -91,7 +94,11 @@ class Announcer:
         info, self._registered, self._complete = self._info(), None, False
         status, body = await self._peers.post(f"{self._url}/instances", info, _TIMEOUT_S)
         if status >= 300:
-            log.error("the conductor refuses this instance (%d): %s", status, body.decode()[:500])
+            log.error(
+                "the conductor refuses this instance (%d): %s",
+                status,
+                body.decode(errors="replace")[:500],
+            )
             return
         log.info("registered with the conductor as %s", info.instance_id)
         self._registered = info

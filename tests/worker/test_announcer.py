@@ -178,3 +178,22 @@ async def test_a_conductor_that_was_away_hears_all_blocks_when_it_is_back(
             await until(lambda: conductor.heard(1))
             events = conductor.beats[0].events
             assert events is not None and (events.seq, events.stored) == (0, [b"a".hex()])
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_it_ends_when_it_is_told_to_at_the_moment_of_news(
+    conductor: Conductor, turns: int
+) -> None:
+    async with conductor.serving():
+        peers = Peers()
+        instance = Instance()
+        announcer = Announcer(peers, conductor.address, instance.info, InstanceLoad, instance.cache)
+        task = asyncio.ensure_future(announcer.run())
+        await until(lambda: conductor.heard(1))
+        announcer.poke()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task], timeout=5)
+        assert task.done()
+        await peers.close()
