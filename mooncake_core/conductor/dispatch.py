@@ -138,25 +138,25 @@ class Dispatcher:
         assert job.request_id not in self._flights, job.request_id
         flight = self._flights[job.request_id] = _Flight(job)
         actions = machine.start()
+        # A timer, not a wait with a limit: those lose cancellations before Python 3.12.
+        timer = asyncio.get_running_loop().call_later(
+            self._remaining_s(job), flight.events.put_nowait, TimedOut()
+        )
         try:
             while machine.phase != "ended" or actions:
                 for action in actions:
                     update = self._carry_out(flight, action)
                     if update is not None:
                         yield update
-                actions = [] if machine.phase == "ended" else machine.step(await self._next(flight))
+                actions = (
+                    [] if machine.phase == "ended" else machine.step(await flight.events.get())
+                )
         finally:
+            timer.cancel()
             del self._flights[job.request_id]
             for attempt in list(flight.placed):
                 self._end_attempt(flight, attempt)
             await _settle(flight)
-
-    async def _next(self, flight: _Flight) -> Event:
-        remaining_s = flight.job.deadline_s - self._clock()
-        try:
-            return await asyncio.wait_for(flight.events.get(), max(0.0, remaining_s))
-        except asyncio.TimeoutError:
-            return TimedOut()
 
     def _carry_out(self, flight: _Flight, action: Action) -> Update | None:
         match action:

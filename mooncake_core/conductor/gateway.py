@@ -34,6 +34,7 @@ from mooncake_core.conductor.policy import Choice
 from mooncake_core.conductor.prompt import answer_tokens, read_prompt
 from mooncake_core.conductor.request import Begin, Done, Emit, GiveUp
 from mooncake_core.conductor.store_lookup import StoreLookup
+from mooncake_core.conductor.waiting import within
 from mooncake_core.config.tables import ConductorConfig
 from mooncake_core.messages import PrefillResult, Sampling
 from mooncake_core.tokenizer import Tokenizer
@@ -173,7 +174,7 @@ class Gateway:
     async def _body(self, request: web.Request) -> bytes:
         self._check_length(request.content_length or 0)
         try:
-            return await asyncio.wait_for(request.read(), self._parts.config.request_timeout_s)
+            return await within(self._parts.config.request_timeout_s, request.read())
         except asyncio.TimeoutError as error:
             raise ApiError(408, "the body did not arrive in time") from error
         except web.HTTPRequestEntityTooLarge as error:

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from mooncake_core.conductor.waiting import within
 from mooncake_core.errors import MooncakeError
 
 log = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ class StoreLookup:
         call = asyncio.get_running_loop().run_in_executor(self._threads, self._call, question)
         call.add_done_callback(self._ended)
         try:
-            return await asyncio.wait_for(asyncio.shield(call), _WAIT_S)
+            return await within(_WAIT_S, asyncio.shield(call))
         except (MooncakeError, asyncio.TimeoutError) as error:
             self.failures += 1
             log.info("the store does not answer: %s", str(error) or f"nothing in {_WAIT_S} s")

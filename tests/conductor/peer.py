@@ -179,7 +179,8 @@ class _Counted:
 
     async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         self._peer.open_calls -= 1
-        self._peer.cancelled += kind is asyncio.CancelledError
+        left = (asyncio.CancelledError, ConnectionResetError)  # while it waited, or while it wrote
+        self._peer.cancelled += kind is not None and issubclass(kind, left)
 
 
 def landings() -> dict[Any, asyncio.Event]:

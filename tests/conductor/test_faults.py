@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import openai
 import pytest
 
+from mooncake_core.clock import monotonic_s
+from mooncake_core.conductor.dispatch import Job
 from mooncake_core.conductor.store_lookup import BlockStore
 from mooncake_core.config.tables import ConductorConfig, SloConfig
-from mooncake_core.messages import Released
+from mooncake_core.messages import Released, Sampling
 from tests.conductor.conftest import World, eventually
 
 
@@ -130,7 +133,7 @@ async def test_a_client_that_leaves_cancels_both_calls(
     role_busy = "prefill" if stage == "prefill" else "decode"
     await eventually(lambda: busy(served, role_busy), f"{stage} hangs")
     if stage == "decode":
-        await eventually(lambda: not busy(served, "prefill"), "prefill is over")
+        await eventually(lambda: called(served) and not busy(served), "prefill is over")
     asked.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asked
@@ -165,11 +168,48 @@ async def test_whoever_was_asked_to_write_says_itself_that_it_writes_no_more(
     assert not any(peer.released for peer in served.peers.values())
 
 
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_client_that_leaves_as_something_happens_is_noticed(
+    served: World, turns: int
+) -> None:
+    others_answer(served, "prefill", "hang")
+    job = Job(
+        request_id="r",
+        tokens=[1],
+        names=[],
+        salt="",
+        sampling=Sampling(),
+        max_tokens=1,
+        stop_token_ids=[],
+        store_blocks=0,
+        avoid=frozenset(),
+        deadline_s=monotonic_s() + 60,
+    )
+
+    async def ask() -> None:
+        async with contextlib.aclosing(served.parts.dispatcher.run(job)) as updates:
+            async for _ in updates:
+                pass
+
+    asked = asyncio.ensure_future(ask())
+    await eventually(lambda: busy(served), "prefill hangs")
+    served.parts.dispatcher.lost("somebody else")
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    asked.cancel()
+    await eventually(asked.done, "the request is over")
+    await eventually(served.is_idle, "everything is given back")
+
+
 async def consumed(world: World, stream: bool) -> None:
     answer = await world.chat(stream=stream)
     if stream:
         async for _ in answer:
             pass
+
+
+def called(world: World) -> bool:
+    return any(peer.requests for peer in world.peers.values() if peer.role == "prefill")
 
 
 def busy(world: World, role: str = "prefill") -> list[Any]:
