@@ -14,6 +14,14 @@ def cluster(request):
     cluster.close()
 
 
+@pytest.fixture
+def network_cluster():
+    """One whose payload crosses TCP, for what cannot happen to mapped memory."""
+    cluster = Cluster("network")
+    yield cluster
+    cluster.close()
+
+
 @pytest.fixture(scope="module", params=["shm", "network"])
 def quiet_cluster(request):
     """One that is shared by tests that break nothing; each uses keys of its own."""

@@ -10,6 +10,7 @@ import asyncio
 import importlib
 import json
 import sys
+import threading
 from array import array
 
 import msgspec
@@ -26,9 +27,20 @@ def say(value):
 
 
 def serve(module, shell, config):
-    """Run a shell; its module is loaded only where it is needed: starting should be quick."""
+    """Run a shell until stdin ends, which it does with the test's process, however that ends.
+
+    Its module is loaded only where it is needed: starting should be quick.
+    """
     run = getattr(importlib.import_module(module), shell)
-    asyncio.run(run(config, ready=say, stop=asyncio.Event()))
+
+    async def until_told():
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        threading.Thread(
+            target=lambda: (sys.stdin.read(), loop.call_soon_threadsafe(stop.set)), daemon=True
+        ).start()
+        await run(config, ready=say, stop=stop)
+
+    asyncio.run(until_told())
 
 
 def write(master, transfer, key, parts, part_bytes):

@@ -17,7 +17,7 @@ import pytest
 from mooncake_core.config import MasterConfig
 from mooncake_core.errors import ConfigError, StaleEpoch, StoreUnavailable, TransferTimeout
 from mooncake_core.store.master_service import serve_master
-from tests.store.processes import TTL_S, Cluster, eventually
+from tests.store.processes import TTL_S, eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -128,8 +128,8 @@ def test_a_writer_that_slept_through_its_expulsion_writes_nothing(cluster):
     eventually(lambda: cluster.stats().quarantined_bytes == 0, "the fence has completed")
 
 
-def test_a_write_that_timed_out_is_fenced_before_its_space_is_used_again():
-    cluster = Cluster("network")
+def test_a_write_that_timed_out_is_fenced_before_its_space_is_used_again(network_cluster):
+    cluster = network_cluster
     client = cluster.new_client(timeout_s=0.5)
     fill(client, "warm", 4)
     before, peer_id = used(cluster), client.engine.peer_id
@@ -144,7 +144,6 @@ def test_a_write_that_timed_out_is_fenced_before_its_space_is_used_again():
     eventually(lambda: used(cluster) == before, "the space came back")
     assert cluster.client.put("late", b"x")
     eventually(lambda: client.get("late") == b"x", "it goes on under its new identity")
-    cluster.close()
 
 
 def test_without_a_node_puts_are_told_so(cluster):
@@ -282,3 +281,13 @@ async def test_an_address_in_use_is_named(which):
         given = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", which: address}
         with pytest.raises(ConfigError, match=f"--{which}:{which}: .*{address}"):
             await serve_master(MasterConfig(**given), ready=lambda _: None, stop=None)
+
+
+def test_processes_that_are_told_to_stop_leave_at_once_and_the_master_knows(cluster):
+    leaving = cluster.nodes[0]
+    leaving.child.stdin.close()
+    assert leaving.child.wait(timeout=10) == 0
+    stats = cluster.stats()
+    assert (len(stats.nodes), stats.lost_nodes) == (1, 0)
+    cluster.master.child.stdin.close()
+    assert cluster.master.child.wait(timeout=10) == 0
