@@ -41,10 +41,13 @@ CORES = [
     "mooncake_core/cache/prefix_cache.py",
     "mooncake_core/worker/decode_core.py",
     "mooncake_core/worker/prefill_core.py",
+    "mooncake_core/conductor/answer.py",
     "mooncake_core/conductor/cluster.py",
     "mooncake_core/conductor/estimates.py",
     "mooncake_core/conductor/index.py",
+    "mooncake_core/conductor/openai_api.py",
     "mooncake_core/conductor/policy.py",
+    "mooncake_core/conductor/request.py",
 ]
 IMPURE = {"asyncio", "os", "random", "socket", "subprocess", "threading", "time"}
 
