@@ -9,6 +9,7 @@
 #include <nanobind/stl/unique_ptr.h>
 
 #include "bindings/bindings.h"
+#include "bindings/gil.h"
 #include "store/allocator.h"
 #include "store/dispatch.h"
 #include "store/master_client.h"
@@ -84,7 +85,7 @@ void BindServer(nb::module_& m) {
           nb::arg("lease_s"))
       .def_prop_ro("endpoint", &MasterServer::endpoint)
       .def("stop", [](MasterServer& self) {
-        nb::gil_scoped_release released;
+        const ReleaseGil released;
         self.Stop();
       });
   nb::class_<store::MasterClient>(m, "MasterClient", "Asks a master; for its own admin shell.")
@@ -94,7 +95,7 @@ void BindServer(nb::module_& m) {
           [](store::MasterClient& self, double timeout_s) {
             std::vector<uint8_t> body;
             {
-              nb::gil_scoped_release released;
+              const ReleaseGil released;
               store::Encode(Unwrap(self.Call<store::Stats>(store::MessageType::kStats, store::One{},
                                                            Deadline::After(timeout_s))),
                             body);
@@ -110,14 +111,14 @@ void BindNode(nb::module_& m) {
       .def_static(
           "start",
           [](std::shared_ptr<Engine> engine, std::string master, uint64_t capacity_bytes) {
-            nb::gil_scoped_release released;  // taking memory takes a while
+            const ReleaseGil released;  // taking memory takes a while
             return Unwrap(Node::Start(std::move(engine), std::move(master), capacity_bytes));
           },
           nb::arg("engine"), nb::kw_only(), nb::arg("master"), nb::arg("capacity_bytes"))
       .def_prop_ro("epoch", &Node::epoch, "Of the master that knows this node; 0: none does.")
       .def_prop_ro("id", &Node::id)
       .def("close", [](Node& self) {
-        nb::gil_scoped_release released;
+        const ReleaseGil released;
         self.Close();
       });
 }

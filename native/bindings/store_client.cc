@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "bindings/bindings.h"
+#include "bindings/gil.h"
 #include "bindings/store.h"
 #include "store/client.h"
 #include "store/codec.h"
@@ -100,7 +101,7 @@ std::vector<bool> Put(Client& client, const KeyList& keys, const AnyList& values
     ranges.push_back(views.back().range());
     items.push_back({key, ranges.back().length, 0, 0});
   }
-  nb::gil_scoped_release released;
+  const ReleaseGil released;
   Registrations registrations(client.engine());
   for (const Range& range : ranges) Check(registrations.Add(range));
   return Unwrap(client.Put(items, ranges));
@@ -110,7 +111,7 @@ AnyList Get(Client& client, const KeyList& keys) {
   auto names = Keys(keys);
   std::shared_ptr<Reader> reader;
   {
-    nb::gil_scoped_release released;
+    const ReleaseGil released;
     reader = Unwrap(client.Open(std::move(names), false));
   }
   std::vector<nb::object> values(reader->count(), nb::none());
@@ -125,7 +126,7 @@ AnyList Get(Client& client, const KeyList& keys) {
   }
   std::vector<bool> is_there;
   {
-    nb::gil_scoped_release released;
+    const ReleaseGil released;
     Registrations registrations(client.engine());
     for (const auto& request : requests) Check(registrations.Add(request.memory[0]));
     is_there = Unwrap(reader->ReadAll(requests));
@@ -142,7 +143,7 @@ AnyList Get(Client& client, const KeyList& keys) {
 std::optional<uint64_t> GetInto(Client& client, const nb::bytes& key, nb::handle buffer) {
   const BufferView view(buffer, true);
   const std::string name(key.c_str(), key.size());
-  nb::gil_scoped_release released;
+  const ReleaseGil released;
   const auto reader = Unwrap(client.Open({name}, true));
   if (reader->count() == 0) return std::nullopt;
   const uint64_t size_bytes = reader->item(0).size_bytes;
@@ -162,7 +163,7 @@ std::optional<uint64_t> GetInto(Client& client, const nb::bytes& key, nb::handle
 std::unique_ptr<Writer> OpenWrite(Client& client, const nb::bytes& key, uint64_t size_bytes,
                                   uint64_t part_bytes, uint32_t replicas) {
   const Client::PutItem item{{key.c_str(), key.size()}, size_bytes, part_bytes, replicas};
-  nb::gil_scoped_release released;
+  const ReleaseGil released;
   auto started = Unwrap(client.StartPuts({&item, 1}));
   Check(started[0].status);
   return std::move(started[0].writer);
@@ -170,13 +171,13 @@ std::unique_ptr<Writer> OpenWrite(Client& client, const nb::bytes& key, uint64_t
 
 std::shared_ptr<Reader> OpenRead(Client& client, const KeyList& keys) {
   auto names = Keys(keys);
-  nb::gil_scoped_release released;
+  const ReleaseGil released;
   return Unwrap(client.Open(std::move(names), true));
 }
 
 void WritePart(Writer& writer, uint64_t part, const Words& addresses, const Words& lengths) {
   const auto memory = Ranges(addresses, lengths);
-  nb::gil_scoped_release released;
+  const ReleaseGil released;
   Check(writer.WritePart(part, memory));
 }
 
@@ -192,14 +193,14 @@ bool ReadParts(Reader& reader, uint64_t part, const AnyList& pieces) {
     }
     requests.push_back({index, Ranges(address_words, length_words)});
   }
-  nb::gil_scoped_release released;
+  const ReleaseGil released;
   return Unwrap(reader.ReadPart(part, requests));
 }
 
 nb::bytes StatsBody(Client& client) {
   std::vector<uint8_t> body;
   {
-    nb::gil_scoped_release released;
+    const ReleaseGil released;
     store::Encode(Unwrap(client.Report()), body);
   }
   return nb::bytes(reinterpret_cast<const char*>(body.data()), body.size());
@@ -211,12 +212,12 @@ void BindWriter(nb::module_& m) {
            nb::arg("lengths").noconvert())
       .def("commit",
            [](Writer& self) {
-             nb::gil_scoped_release released;
+             const ReleaseGil released;
              Check(self.Commit());
            })
       .def("abort",
            [](Writer& self) {
-             nb::gil_scoped_release released;
+             const ReleaseGil released;
              self.Abort();
            })
       .def_prop_ro("part_count", &Writer::part_count)
@@ -237,7 +238,7 @@ void BindReader(nb::module_& m) {
       .def("read_parts", ReadParts, nb::arg("part"), nb::arg("pieces"))
       .def("check_valid", [](const Reader& self) { Check(self.Validity()); })
       .def("close", [](Reader& self) {
-        nb::gil_scoped_release released;
+        const ReleaseGil released;
         self.Close();
       });
 }
@@ -264,7 +265,7 @@ void BindClient(nb::module_& m) {
           "exists",
           [](Client& self, const KeyList& keys) {
             auto names = Keys(keys);
-            nb::gil_scoped_release released;
+            const ReleaseGil released;
             return Unwrap(self.Exists(std::move(names)));
           },
           nb::arg("keys"))
@@ -272,7 +273,7 @@ void BindClient(nb::module_& m) {
           "match_prefix",
           [](Client& self, const KeyList& keys) {
             auto names = Keys(keys);
-            nb::gil_scoped_release released;
+            const ReleaseGil released;
             return Unwrap(self.MatchPrefix(std::move(names)));
           },
           nb::arg("keys"))
@@ -280,7 +281,7 @@ void BindClient(nb::module_& m) {
           "remove",
           [](Client& self, const KeyList& keys) {
             auto names = Keys(keys);
-            nb::gil_scoped_release released;
+            const ReleaseGil released;
             return Unwrap(self.Remove(std::move(names)));
           },
           nb::arg("keys"))
@@ -293,7 +294,7 @@ void BindClient(nb::module_& m) {
                                        counters.unreachable.load());
                    })
       .def("close", [](Client& self) {
-        nb::gil_scoped_release released;
+        const ReleaseGil released;
         self.Close();
       });
 }
