@@ -15,6 +15,7 @@ LAYERS = [
     "errors",
     "units",
     "clock",
+    "listening",
     "blocks",
     "messages",
     "config",

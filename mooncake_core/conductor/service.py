@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import random
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from mooncake_core.conductor.metrics import ConductorMetrics
 from mooncake_core.conductor.server import application
 from mooncake_core.conductor.store_lookup import StoreLookup
 from mooncake_core.config.tables import ConductorConfig, StoreClientConfig, TransferConfig
-from mooncake_core.errors import ConfigError
+from mooncake_core.listening import address_of, bind
 from mooncake_core.model_spec.checkpoint import model_name, prepare_checkpoint
 from mooncake_core.store import StoreClient
 from mooncake_core.tokenizer import load_tokenizer
@@ -85,7 +84,9 @@ async def _serve(
     )
     await runner.setup()
     try:
-        ready({"http": await _listen(runner, parts.config.listen)})
+        sock = bind(parts.config.listen, "listen")
+        await web.SockSite(runner, sock).start()
+        ready({"http": address_of(sock)})
         await _watch(parts, stop)
     finally:
         await runner.cleanup()
@@ -106,17 +107,3 @@ def _pool(config: ConductorConfig) -> StoreClientConfig:
     """Return how to use the store: a lookup that takes long is not worth its wait."""
     timeout_s = min(config.pool.timeout_s, _STORE_TIMEOUT_S)
     return msgspec.structs.replace(config.pool, timeout_s=timeout_s)
-
-
-async def _listen(runner: web.AppRunner, address: str) -> str:
-    """Bind `address` and return it with the port that was taken."""
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]")
-    site = web.TCPSite(runner, host, int(port))
-    try:
-        await site.start()
-    except (OSError, OverflowError) as error:
-        why = "is in use" if getattr(error, "errno", 0) == errno.EADDRINUSE else str(error)
-        raise ConfigError(f"--listen:listen: {address} {why}") from error
-    bound = runner.addresses[0]
-    return f"[{bound[0]}]:{bound[1]}" if ":" in bound[0] else f"{bound[0]}:{bound[1]}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import secrets
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from mooncake_core.config import MasterConfig
 from mooncake_core.errors import ConfigError, StoreUnavailable
+from mooncake_core.listening import address_of, bind
 from mooncake_core.native import _native, native_errors
 from mooncake_core.store.stats import ClusterStats, decode_stats
 
@@ -66,7 +66,9 @@ async def serve_master(
         runner = web.AppRunner(_admin(server.endpoint), access_log=None)
         await runner.setup()
         try:
-            admin = await _bind(runner, config.admin)
+            sock = bind(config.admin, "admin")
+            await web.SockSite(runner, sock).start()
+            admin = address_of(sock)
             _log.info("master serves %s, admin on %s", server.endpoint, admin)
             ready({"rpc": server.endpoint, "admin": admin})
             await stop.wait()
@@ -86,19 +88,6 @@ def _start(config: MasterConfig) -> _native.MasterServer:
         )
     except _native.Error as error:
         raise ConfigError(f"--listen:listen: {error.args[1]}; use another port") from error
-
-
-async def _bind(runner: web.AppRunner, address: str) -> str:
-    host, _, port = address.rpartition(":")
-    site = web.TCPSite(runner, host.strip("[]"), int(port))
-    try:
-        await site.start()
-    except (OSError, OverflowError) as error:
-        in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-        problem = "is in use" if in_use else f"cannot be bound: {error}"
-        raise ConfigError(f"--admin:admin: {address} {problem}; use another port") from error
-    bound = runner.addresses[0]
-    return f"[{bound[0]}]:{bound[1]}" if ":" in bound[0] else f"{bound[0]}:{bound[1]}"
 
 
 def _admin(endpoint: str) -> web.Application:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import socket
 from collections.abc import Awaitable, Callable
@@ -13,7 +12,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from mooncake_core.errors import ConfigError, MooncakeError, RequestError
+from mooncake_core.errors import MooncakeError, RequestError
 from mooncake_core.messages import Failed, Message
 
 log = logging.getLogger(__name__)
@@ -25,28 +24,6 @@ _DRAIN_S = 0.5
 
 T = TypeVar("T", bound=Message)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-def bind(address: str, key: str) -> socket.socket:
-    """Return a listening socket for "host:port", or raise ConfigError that starts with `key`."""
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]")
-    try:
-        return socket.create_server(
-            (host, int(port)),
-            family=socket.AF_INET6 if ":" in host else socket.AF_INET,
-            backlog=512,
-        )
-    except (OSError, OverflowError) as error:
-        in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-        problem = "is in use; name another port, or 0 for any" if in_use else f"cannot be: {error}"
-        raise ConfigError(f"--{key}:{key}: {address} {problem}") from error
-
-
-def address_of(sock: socket.socket) -> str:
-    """Return "host:port" that `sock` is bound to."""
-    host, port = sock.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 async def start_server(app: web.Application, sock: socket.socket) -> web.AppRunner:

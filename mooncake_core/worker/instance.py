@@ -14,9 +14,10 @@ from aiohttp import web
 
 from mooncake_core.config import WorkerConfig
 from mooncake_core.errors import ConfigError
+from mooncake_core.listening import address_of, bind
 from mooncake_core.messages import InstanceInfo, InstanceLoad, Role
 from mooncake_core.worker.announcer import Announcer, EventSource
-from mooncake_core.worker.http import Handler, Peers, address_of, bind, new_app, start_server
+from mooncake_core.worker.http import Handler, Peers, new_app, start_server
 from mooncake_core.worker.metrics import InstanceMetrics
 from mooncake_core.worker.peer_id import format_peer_id
 from mooncake_core.worker.runtime import Runtime

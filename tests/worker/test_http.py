@@ -8,8 +8,8 @@ import pytest
 from serving import decode_config, model_config, prefill_config, start
 
 from mooncake_core.errors import ConfigError, ModelError
+from mooncake_core.listening import address_of, bind
 from mooncake_core.worker.decode_service import serve_decode
-from mooncake_core.worker.http import address_of, bind
 from mooncake_core.worker.prefill_service import serve_prefill
 
 
