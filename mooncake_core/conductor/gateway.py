@@ -50,6 +50,8 @@ class Visit:
     """One HTTP request on its way through the handlers."""
 
     id: str
+    started_s: float
+    """When its head had arrived."""
     outcome: str = ""
     """How it ended, where the status does not say it."""
 
@@ -208,7 +210,7 @@ class Gateway:
 
     async def _prepare(self, request: web.Request, body: ChatBody | CompletionBody) -> _Ready:
         """Read all of a request, up to what the store has of its prompt."""
-        parts, started_s = self._parts, self._parts.clock()
+        parts, visit = self._parts, VISIT.get()
         self._check_model(body.model)
         wanted = generation(body)
         model = parts.cluster.model
@@ -223,7 +225,7 @@ class Gateway:
         answer = AnswerText(parts.tokenizer.stream(), wanted.stops, stop_ids)
         return _Ready(
             job=Job(
-                request_id=VISIT.get().id,
+                request_id=visit.id,
                 tokens=prompt.tokens,
                 names=prompt.names,
                 salt=salt,
@@ -232,17 +234,17 @@ class Gateway:
                 stop_token_ids=stop_ids,
                 store_blocks=await parts.store.match(prompt.names),
                 avoid=_avoid(request),
-                deadline_s=started_s + parts.config.request_timeout_s,
+                deadline_s=visit.started_s + parts.config.request_timeout_s,
             ),
             form=AnswerForm(
                 is_chat=isinstance(body, ChatBody),
-                request_id=VISIT.get().id,
+                request_id=visit.id,
                 model=body.model,
                 created_s=int(time.time()),
                 includes_usage=wanted.includes_usage,
             ),
             wanted=wanted,
-            answer=_Answer(answer, len(prompt.tokens), started_s),
+            answer=_Answer(answer, len(prompt.tokens), visit.started_s),
         )
 
     def _begun(self, answer: _Answer, begin: Begin) -> None:

@@ -20,21 +20,26 @@ log = logging.getLogger(__name__)
 def application(parts: Parts) -> web.Application:
     """Return the HTTP application with all endpoints."""
     app = web.Application(
-        client_max_size=parts.config.max_body_bytes, middlewares=[_identified, _explained(parts)]
+        client_max_size=parts.config.max_body_bytes,
+        middlewares=[_identified(parts), _explained(parts)],
     )
     app.add_routes([*Gateway(parts).routes(), *Admin(parts).routes()])
     return app
 
 
-@web.middleware
-async def _identified(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Give the request an id, and tell it."""
-    visit = Visit(f"req-{secrets.token_hex(12)}")
-    VISIT.set(visit)
-    response = await handler(request)
-    if not response.prepared:
-        response.headers["x-request-id"] = visit.id
-    return response
+def _identified(parts: Parts) -> Middleware:
+    """Return what gives a request an id, and tells it."""
+
+    @web.middleware
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        visit = Visit(f"req-{secrets.token_hex(12)}", parts.clock())
+        VISIT.set(visit)
+        response = await handler(request)
+        if not response.prepared:
+            response.headers["x-request-id"] = visit.id
+        return response
+
+    return middleware
 
 
 def _explained(parts: Parts) -> Middleware:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import openai
@@ -257,6 +257,18 @@ class TestShortDeadline:
         for peer in served.peers.values():
             for request in peer.requests:
                 assert 0 < request.deadline_s <= 0.5
+
+    async def test_the_time_that_a_body_takes_is_a_part_of_it(self, served: World) -> None:
+        async def slowly() -> AsyncIterator[bytes]:
+            yield b'{"model": "toy", "messages": '
+            await asyncio.sleep(0.2)  # a slow client
+            yield b'[{"role": "user", "content": "hi"}]}'
+
+        status, _, _ = await served.post("/v1/chat/completions", data=slowly())
+        assert status == 200
+        requests = [request for peer in served.peers.values() for request in peer.requests]
+        assert len(requests) == 2
+        assert all(request.deadline_s <= 0.3 for request in requests)
 
     async def test_a_stream_that_hangs_ends_with_an_error_event(self, served: World) -> None:
         others_answer(served, "decode", "hang after 4")
