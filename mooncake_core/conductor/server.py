@@ -72,6 +72,9 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
         return web.json_response(error.body(), status=error.status, headers=_retry_after(error))
     except RequestError as error:
         return web.json_response(ApiError(400, str(error)).body(), status=400)
+    except web.RequestPayloadError as error:
+        body = ApiError(400, f"the body cannot be read: {error}").body()
+        return web.json_response(body, status=400)
     except web.HTTPException as error:
         message = _http_message(request, error)
         headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}

@@ -70,6 +70,8 @@ async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamRe
         return answer(failed(error), 400)
     except MooncakeError as error:
         return answer(failed(error), 503)
+    except web.RequestPayloadError as error:
+        return answer(failed(RequestError(f"the body cannot be read: {error}")), 400)
     except web.HTTPException as error:
         return answer(Failed(error=error.reason, retryable=False), error.status)
 

@@ -194,6 +194,17 @@ async def test_a_body_of_unknown_length_is_read_up_to_the_limit(served: World) -
     assert status == 413 and "max_body" in answer["error"]["message"]
 
 
+@pytest.mark.parametrize("path", ["/v1/completions", "/internal/heartbeat"])
+async def test_a_body_that_is_not_compressed_as_it_says_is_refused(
+    served: World, path: str
+) -> None:
+    async with served.http.post(
+        served.url + path, data=b"{}", headers={"Content-Encoding": "gzip"}
+    ) as response:
+        assert response.status == 400
+        assert "body" in (await response.json())["error"]["message"]
+
+
 async def test_a_client_that_asks_first_is_refused_before_it_sends(served: World) -> None:
     reader, writer = await open_connection(served)
     writer.write(

@@ -255,6 +255,15 @@ async def test_what_is_no_message_is_answered_so(world: World, path: str, body: 
         assert failed.kind == "RequestError" and not failed.retryable
 
 
+async def test_a_body_that_is_not_compressed_as_it_says_is_refused(world: World) -> None:
+    async with world.asker.session.post(
+        f"{world.decode}/v1/decode", data=b"{}", headers={"Content-Encoding": "gzip"}
+    ) as response:
+        assert response.status == 400
+        failed = msgspec.json.decode(await response.read(), type=Failed)
+    assert failed.kind == "RequestError" and not failed.retryable
+
+
 async def test_a_prompt_outside_the_vocabulary_is_refused_and_pages_return(world: World) -> None:
     answer = await world.asker.ask(world.prefills[0], world.decode, [5, 320, 7])
     assert isinstance(answer.end, Failed) and not answer.end.retryable
