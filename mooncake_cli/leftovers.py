@@ -15,6 +15,8 @@ from pathlib import Path
 
 import msgspec
 
+from mooncake_core.errors import ConfigError
+
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """One process for ever: a pid alone may be used again."""
@@ -33,24 +35,32 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateFile:
-    """The note of this process; `with` removes it at the end."""
+    """The note of this process; `with` writes it, and removes it at the end."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         me = identify(os.getpid())
         assert me is not None, "this process has an entry in /proc"
         self._me = me
         self._path = folder / f"up-{me.pid}-{me.started_ticks}.json"
 
     def __enter__(self) -> StateFile:
-        self.write(())
+        """Raises ConfigError: nothing can be written there."""
+        folder = self._path.parent
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.write(())
+        except OSError as error:
+            raise ConfigError(
+                f"{folder}: cannot note there which processes run: {error.strerror}; "
+                "HOME must name a folder that can be written"
+            ) from error
         return self
 
     def __exit__(self, *_: object) -> None:
         self._path.unlink(missing_ok=True)
 
     def write(self, pids: Iterable[int]) -> None:
-        """Note the living ones of these processes."""
+        """Note the living ones of these processes. Raises OSError, for example of a full disk."""
         children = [child for pid in pids if (child := identify(pid)) is not None]
         partial = self._path.with_suffix(".partial")
         partial.write_bytes(msgspec.json.encode(State(up=self._me, children=children)))
@@ -88,7 +98,7 @@ def clean_leftovers(folder: Path) -> list[Identity]:
     for path in sorted(folder.glob("up-*.json")):
         try:
             state = msgspec.json.decode(path.read_bytes(), type=State)
-        except FileNotFoundError:
+        except OSError:  # gone meanwhile, or not ours to read
             continue
         except msgspec.DecodeError:
             path.unlink(missing_ok=True)

@@ -174,7 +174,10 @@ class Supervisor:
             self._failure.set_exception(error)
 
     def _note(self) -> None:
-        self._state.write(child.pid for child in self.children if child.pid)
+        try:
+            self._state.write(child.pid for child in self.children if child.pid)
+        except OSError as error:  # a full disk ends no service
+            self._audience.say(f"cannot note which processes run: {error}")
         if self._stopping.is_set():
             for child in self.children:
                 child.send(signal.SIGTERM)

@@ -20,6 +20,7 @@ from mooncake_cli.plan import start_order
 from mooncake_cli.render import print_table
 from mooncake_cli.supervisor import Supervisor
 from mooncake_core.config import UpConfig
+from mooncake_core.errors import ConfigError
 
 
 def run(
@@ -44,7 +45,8 @@ def run(
     with contextlib.ExitStack() as stack:
         log: TextIO = sys.stderr
         if log_file is not None:
-            log = stack.enter_context(log_file.open("a"))
+            log = _opened(log_file)
+            stack.callback(_close, log)
         asyncio.run(_run(config, Console(config, log, as_json=as_json)))
 
 
@@ -58,20 +60,21 @@ class Console:
         self._as_json = as_json
 
     def log(self, name: str, line: str) -> None:
-        """Write a process's own line after its name; nobody there to read it is no fault."""
-        with contextlib.suppress(BrokenPipeError):
+        """Write a process's own line after its name; a log that takes no more ends no service."""
+        with contextlib.suppress(OSError):
             print(f"{name:{self._width}} | {line}", file=self._log, flush=True)
 
     def say(self, text: str) -> None:
         """Write a sentence about the processes to stderr."""
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(OSError):
             print(f"mooncake up: {text}", file=sys.stderr, flush=True)
 
     def restarted(self, child: Child) -> None:
         """Say that a process serves again; with --json also as an object on a line of stderr."""
         self.say(f"{child.part.name} serves again, pid {child.pid}")
         if self._as_json:
-            print(json.dumps({"processes": [child.report()]}), file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):
+                print(json.dumps({"processes": [child.report()]}), file=sys.stderr, flush=True)
 
     def ready(self, endpoint: str, model: str, children: list[Child]) -> None:
         """Say what was started, where, and how to try it."""
@@ -91,6 +94,19 @@ class Console:
             f"  mooncake status --conductor {endpoint}\n\nCtrl-C stops it.",
             flush=True,
         )
+
+
+def _opened(log_file: Path) -> TextIO:
+    try:
+        return log_file.open("a")
+    except OSError as error:
+        raise ConfigError(f"--log-file: cannot write {log_file}: {error.strerror}") from error
+
+
+def _close(log: TextIO) -> None:
+    """Close a log, whether or not its last lines find room."""
+    with contextlib.suppress(OSError):
+        log.close()
 
 
 async def _run(config: UpConfig, console: Console) -> None:

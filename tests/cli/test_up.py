@@ -249,6 +249,30 @@ def test_a_model_that_is_none_is_one_clear_line(home: Home) -> None:
     assert home.is_clean()
 
 
+def test_a_home_that_cannot_be_written_is_one_clear_line(home: Home) -> None:
+    blocked = home.folder / "home" / ".local"
+    blocked.touch()
+    up = home.start()
+    assert up.end() == 1
+    *_, line = up.log.read_text().splitlines()
+    assert line.startswith("mooncake: ") and str(blocked) in line and "HOME" in line
+
+
+def test_a_log_that_cannot_be_opened_is_one_clear_line(home: Home) -> None:
+    up = home.start("--log-file", "/nowhere/up.log")
+    assert up.end() == 1
+    (line,) = up.log.read_text().splitlines()
+    assert line.startswith("mooncake: --log-file: ") and "/nowhere/up.log" in line
+    assert home.is_clean()
+
+
+def test_a_full_disk_under_the_log_ends_no_service(home: Home) -> None:
+    up = home.start("--log-file", "/dev/full").wait_ready()
+    assert up.end(signal.SIGINT) == 0
+    assert "Traceback" not in up.log.read_text()
+    assert home.is_clean()
+
+
 def test_people_get_a_table_and_a_line_to_paste(home: Home) -> None:
     up = home.start("--log-file", str(home.folder / "cluster.log"), json_output=False)
     assert up.process.stdout is not None
