@@ -198,9 +198,6 @@ class PrefillRequest(Message, frozen=True, kw_only=True):
     salt: str = ""
     """Of the tenant; a part of the block names."""
     sampling: Sampling
-    stop_token_ids: list[int] = []
-    max_tokens: Positive = 1
-    """1, or a stop token as the first one, means that decode has nothing to do."""
     use_store: bool = True
     """False: computing what is missing locally was found cheaper than loading it."""
     target: Reserved

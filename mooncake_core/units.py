@@ -1,4 +1,4 @@
-"""Sizes and rates as people write them. One parser for every entry point. Pure.
+"""Sizes as people write them. One parser for every entry point. Pure.
 
 Decimal units are powers of 1000 (kB, MB, GB, TB), binary ones of 1024 (KiB, MiB, GiB, TiB); a bare
 number is bytes. A unit is never guessed: `10g` is refused, since it could be either.
@@ -56,11 +56,3 @@ def format_size(size_bytes: int) -> str:
         if abs(size_bytes) >= factor:
             return f"{size_bytes / factor:.2f} {unit}"
     return f"{size_bytes} B"
-
-
-def format_rate(rate_bytes_per_s: float) -> str:
-    """Return a rate in decimal units, as links are rated, for example "1.25 GB/s"."""
-    for unit, factor in (("GB/s", 10**9), ("MB/s", 10**6), ("kB/s", 10**3)):
-        if rate_bytes_per_s >= factor:
-            return f"{rate_bytes_per_s / factor:.2f} {unit}"
-    return f"{rate_bytes_per_s:.0f} B/s"

@@ -266,8 +266,6 @@ class Dispatcher:
             tokens=list(job.tokens),
             salt=job.salt,
             sampling=job.sampling,
-            stop_token_ids=list(job.stop_token_ids),
-            max_tokens=job.max_tokens,
             use_store=plan.use_store,
             target=action.target,
             writer_peer_id=plan.instance.peer_id,

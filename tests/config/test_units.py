@@ -3,7 +3,7 @@
 import pytest
 
 from mooncake_core.errors import ConfigError
-from mooncake_core.units import format_rate, format_size, parse_size
+from mooncake_core.units import format_size, parse_size
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,6 @@ def test_what_is_no_size_is_refused_and_named(text: str) -> None:
     assert repr(text) in str(error.value)
 
 
-def test_sizes_are_written_in_binary_and_rates_in_decimal_units() -> None:
+def test_sizes_are_written_in_binary_units() -> None:
     assert format_size(1_610_612_736) == "1.50 GiB"
     assert format_size(512) == "512 B"
-    assert format_rate(1.25e9) == "1.25 GB/s"

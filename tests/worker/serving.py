@@ -275,8 +275,6 @@ class Stream:
             attempt=self.request.attempt,
             tokens=list(prompt),
             sampling=self.request.sampling,
-            stop_token_ids=self.request.stop_token_ids,
-            max_tokens=self.request.max_tokens,
             target=self.first,
             writer_peer_id=self.request.writer_peer_id,
             deadline_s=DEADLINE_S,
