@@ -177,7 +177,7 @@ def _accelerators() -> Iterator[Part]:
         is_found=driver,
         found="libcuda.so.1 loads" if driver else "no libcuda.so.1",
         bring="" if driver else "an NVIDIA GPU and its driver, e.g. apt install nvidia-driver",
-        use="models loaded in Python, on a torch built for CUDA; instances compute on the CPU",
+        use="prefill and decode on GPUs, with a torch built for CUDA",
     )
     binding, nvml = _version("pynvml") is not None, _library("libnvidia-ml.so.1")
     yield Part(

@@ -81,6 +81,10 @@ class KvPool:
         """Return V of `layer`: [pages * page_tokens, kv_heads, head_dim], a view; row = slot."""
         return self._kv[layer, 1].flatten(0, 1)
 
+    def layer(self, layer: int) -> Tensor:
+        """Return `layer`: [2, pages, page_tokens, kv_heads, head_dim], a view; K 0, V 1."""
+        return self._kv[layer]
+
     @property
     def address(self) -> int:
         """Address of the first byte."""

@@ -19,6 +19,7 @@ from functools import partial
 
 from mooncake_core.cache.kv_pool import KvPool
 from mooncake_core.cache.lane import Lane
+from mooncake_core.cache.mirror import KvMirror
 from mooncake_core.cache.spans import layer_checksum, layer_pieces, paired_runs
 from mooncake_core.errors import MooncakeError
 from mooncake_core.messages import Reserved
@@ -37,17 +38,17 @@ class LayerLoader:
 
     Args:
         reader: leases of consecutive blocks; closed at the end.
-        pool: of the pages.
+        mirror: of the pages; what is loaded is uploaded before anybody is told.
         pages: of the whole sequence.
         first_token: where the first block starts.
-        block_tokens: tokens a block.
+        block_tokens: tokens a block; whole pages.
         on_layer: called on the thread with (layer, end): tokens [first_token, end) are in the pool.
     """
 
     def __init__(
         self,
         reader: ObjectReader,
-        pool: KvPool,
+        mirror: KvMirror,
         pages: Sequence[int],
         *,
         first_token: int,
@@ -59,13 +60,14 @@ class LayerLoader:
         self.waited_s = 0.0
         """Time that compute spent in `wait`."""
         self._reader = reader
-        self._pool = pool
+        self._mirror = mirror
+        self._pool = mirror.host
         self._pages = pages
         self._first_token = first_token
         self._block_tokens = block_tokens
         self._on_layer = on_layer
         self._stopped = False
-        self._loaded = [threading.Event() for _ in range(pool.shape.layers)]
+        self._loaded = [threading.Event() for _ in range(mirror.host.shape.layers)]
         self._failed_layer: int | None = None
         self._thread = threading.Thread(target=self._run, name="kv-load", daemon=True)
         self._thread.start()
@@ -105,7 +107,7 @@ class LayerLoader:
                 self._failed_layer = layer
                 self._save_what_is_good(layers[layer:])
                 return
-            self._on_layer(layer, self._end())
+            self._is_here(layer)
             self._loaded[layer].set()
 
     def _save_what_is_good(self, layers: Sequence[int]) -> None:
@@ -117,7 +119,13 @@ class LayerLoader:
             good += 1
         self.good_blocks = good
         for layer in layers if good else ():
-            self._on_layer(layer, self._end())
+            self._is_here(layer)
+
+    def _is_here(self, layer: int) -> None:
+        page_tokens, end = self._pool.shape.page_tokens, self._end()
+        pages = self._pages[self._first_token // page_tokens : end // page_tokens]
+        self._mirror.upload(layer, pages)
+        self._on_layer(layer, end)
 
     def _load(self, layer: int, count: int, first: int = 0) -> bool:
         reads = [(index, *self._pieces(layer, index)) for index in range(first, first + count)]

@@ -110,7 +110,7 @@ class ModelConfig(Table, frozen=True):
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"
     """auto: bfloat16 where the device multiplies it natively, else float32."""
     device: str = "auto"
-    """auto or cpu: instances compute on the CPU. cuda and cuda:N are for `load_model` alone."""
+    """auto (cuda where there is one, else cpu), cpu, cuda or cuda:N."""
     backend: Literal["auto", "native", "transformers"] = "auto"
     """auto: the own runtime where it knows the architecture, else transformers."""
 

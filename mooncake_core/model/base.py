@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from mooncake_core.cache.kv_pool import KvPool, KvShape
@@ -46,6 +47,7 @@ class Model(Protocol):
     name: str
     context_tokens: int
     vocab: int
+    device: torch.device
     kv_shape: KvShape
     weights_digest: str
     """Hex; over configuration and weights."""

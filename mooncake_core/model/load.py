@@ -27,12 +27,13 @@ def load_model(config: ModelConfig, *, page_tokens: int = 16) -> Model:
     Set the number of torch threads before: it is a part of the model's kernel class.
 
     Raises:
-        ModelError: the checkpoint or the device cannot be used; the message says why.
+        ConfigError: there is no such device here.
+        ModelError: the checkpoint cannot be used; the message says why.
     """
+    device = choose_device(config.device)
     folder = prepare_checkpoint(config.path)
     is_dummy = config.path.startswith(DUMMY)
     values = read_config(dummy_config(config.path) if is_dummy else folder / "config.json")
-    device = choose_device(config.device)
     origin = Origin(
         name=model_name(config),
         config=values,

@@ -8,10 +8,12 @@ from typing import Any
 
 import torch
 
-from mooncake_core.errors import ModelError
+from mooncake_core.errors import ConfigError
 
 _ISA = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 """Instruction sets that choose other kernels, and so other roundings."""
+
+_KEY = "--model-device:model.device"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,16 +50,17 @@ def choose_device(device: str) -> torch.device:
     """Return the device for "auto", "cpu", "cuda" or "cuda:N".
 
     Raises:
-        ModelError: there is no such device here.
+        ConfigError: there is no such device here.
     """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     kind, _, index = device.partition(":")
-    if kind not in ("cpu", "cuda") or (index and not index.isdecimal()):
-        raise ModelError(f"model.device: {device!r} is not one of auto, cpu, cuda, cuda:N")
-    count = torch.cuda.device_count() if kind == "cuda" else 1
-    if int(index or 0) >= count:
-        raise ModelError(f"model.device: {device!r} is not here; this process sees {count} GPUs")
+    if kind not in ("cpu", "cuda") or (index and not (kind == "cuda" and index.isdecimal())):
+        raise ConfigError(f"{_KEY}: {device!r} is not one of auto, cpu, cuda, cuda:N")
+    if kind == "cuda" and int(index or 0) >= (count := torch.cuda.device_count()):
+        raise ConfigError(
+            f"{_KEY}: {device!r} is not here: torch sees {count} CUDA devices; use auto or cpu"
+        )
     return torch.device(device)
 
 

@@ -226,6 +226,9 @@ class Decode:
 
     def _step(self, batch: Sequence[Reservation]) -> list[int]:
         """Write one token of each sequence; on the compute thread."""
+        for reservation in batch:
+            if len(reservation.answer) == 1:
+                self._upload(reservation)
         sequences = [
             SequenceInput(
                 pages=r.pages, start=r.request.prompt_tokens + len(r.answer) - 1, length=1
@@ -233,8 +236,14 @@ class Decode:
             for r in batch
         ]
         last = torch.tensor([r.answer[-1] for r in batch])
-        logits = self._runtime.model.forward(last, sequences, self._runtime.pool)
+        logits = self._runtime.model.forward(last, sequences, self._runtime.mirror.device)
         return sample(logits, [r.request.sampling for r in batch], [len(r.answer) for r in batch])
+
+    def _upload(self, reservation: Reservation) -> None:
+        """Give the model the prompt that has landed; before the first step, and never again."""
+        pages = reservation.pages[: -(-reservation.request.prompt_tokens // PAGE_TOKENS)]
+        for layer in range(self._runtime.pool.shape.layers):
+            self._runtime.mirror.upload(layer, pages)
 
     def _take_token(self, reservation: Reservation, token: int) -> None:
         reservation.answer.append(token)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from mooncake_core.cache.mirror import device_pool
 from mooncake_core.clock import monotonic_s
 from mooncake_core.config import DecodeConfig
 from mooncake_core.errors import RequestError
@@ -24,11 +25,19 @@ from mooncake_core.worker.decode import Decode
 from mooncake_core.worker.http import Peers, answer, read_message
 from mooncake_core.worker.instance import Instance, Ready
 from mooncake_core.worker.metrics import DecodeMetrics
-from mooncake_core.worker.runtime import Runtime
+from mooncake_core.worker.runtime import MakePool, Runtime
 
 
-async def serve_decode(config: DecodeConfig, *, ready: Ready, stop: asyncio.Event) -> None:
+async def serve_decode(
+    config: DecodeConfig, *, ready: Ready, stop: asyncio.Event, make_pool: MakePool = device_pool
+) -> None:
     """Run a decode instance until `stop` is set.
+
+    Args:
+        config: of the instance.
+        ready: called once, when it serves.
+        stop: set by the caller.
+        make_pool: see `Runtime`.
 
     Raises:
         ConfigError: an address cannot be bound, or a value does not fit the others.
@@ -36,7 +45,7 @@ async def serve_decode(config: DecodeConfig, *, ready: Ready, stop: asyncio.Even
     """
     instance = Instance(config, "decode")
     with instance.sock:
-        runtime = await asyncio.to_thread(Runtime, config, config.block_tokens)
+        runtime = await asyncio.to_thread(Runtime, config, config.block_tokens, make_pool)
         try:
             await runtime.calibrate()
             await _serve(config, instance, runtime, ready=ready, stop=stop)

@@ -197,7 +197,7 @@ class Job:
         if found.reader is not None:
             self._loader = LayerLoader(
                 found.reader,
-                runtime.pool,
+                runtime.mirror,
                 self.pages,
                 first_token=local_tokens,
                 block_tokens=runtime.block_tokens,
@@ -290,7 +290,7 @@ class Job:
             sequence = SequenceInput(pages=self.pages, start=begin, length=end - begin)
             try:
                 logits = self._runtime.model.forward(
-                    torch.tensor(tokens[begin:end]), [sequence], self._runtime.pool, hooks
+                    torch.tensor(tokens[begin:end]), [sequence], self._runtime.mirror.device, hooks
                 )
             except BaseException:
                 if writer is not None:
@@ -309,6 +309,8 @@ class Job:
     def layer_ended(self, layer: int, begin: int, end: int) -> None:
         """Send the new KV of `layer`."""
         assert self._sender is not None
+        pages = self.pages[begin // PAGE_TOKENS : -(-end // PAGE_TOKENS)]
+        self._runtime.mirror.download(layer, pages)
         self._sender.send(layer, begin, end)
         if end == len(self.request.tokens):
             self._sender.seal(layer)

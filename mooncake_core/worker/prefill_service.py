@@ -7,6 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
+from mooncake_core.cache.mirror import device_pool
 from mooncake_core.clock import monotonic_s
 from mooncake_core.config import PrefillConfig
 from mooncake_core.messages import InstanceInfo, PrefillRequest
@@ -15,12 +16,20 @@ from mooncake_core.worker.http import Peers, answer, read_message
 from mooncake_core.worker.instance import Instance, Ready
 from mooncake_core.worker.metrics import PrefillMetrics
 from mooncake_core.worker.prefill import Prefill
-from mooncake_core.worker.runtime import Runtime
+from mooncake_core.worker.runtime import MakePool, Runtime
 from mooncake_core.worker.store_port import StorePort
 
 
-async def serve_prefill(config: PrefillConfig, *, ready: Ready, stop: asyncio.Event) -> None:
+async def serve_prefill(
+    config: PrefillConfig, *, ready: Ready, stop: asyncio.Event, make_pool: MakePool = device_pool
+) -> None:
     """Run a prefill instance until `stop` is set.
+
+    Args:
+        config: of the instance.
+        ready: called once, when it serves.
+        stop: set by the caller.
+        make_pool: see `Runtime`.
 
     Raises:
         ConfigError: an address cannot be bound, or a value does not fit the others.
@@ -28,7 +37,7 @@ async def serve_prefill(config: PrefillConfig, *, ready: Ready, stop: asyncio.Ev
     """
     instance = Instance(config, "prefill")
     with instance.sock:
-        runtime = await asyncio.to_thread(Runtime, config, config.block_tokens)
+        runtime = await asyncio.to_thread(Runtime, config, config.block_tokens, make_pool)
         try:
             store = await asyncio.to_thread(StoreClient, runtime.engine, config.pool)
             try:

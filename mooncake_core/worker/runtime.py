@@ -1,4 +1,4 @@
-"""What an instance computes with: a model, a KV pool in a transfer segment, a compute thread."""
+"""What an instance computes with: a model, KV in a transfer segment, a compute thread."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-import msgspec
 import torch
 
 from mooncake_core.cache.kv_pool import KvPool
+from mooncake_core.cache.mirror import KvMirror, device_pool
 from mooncake_core.cache.page_table import PageTable
 from mooncake_core.config import WorkerConfig
 from mooncake_core.errors import ConfigError
@@ -25,15 +25,25 @@ LAYOUT = "LKTHD"
 """A stored block: layer, K|V, token, head, dim."""
 
 R = TypeVar("R")
+MakePool = Callable[[KvPool, torch.device], KvPool]
 
 
 class Runtime:
     """The heavy parts of an instance. Blocks for seconds while it is made; `close` at the end.
 
-    `table` belongs to the event loop, `model` to the compute thread.
+    `table` belongs to the event loop, `model` to the compute thread. Others read and write `pool`;
+    the model computes on `mirror.device`.
+
+    Args:
+        config: of the instance.
+        block_tokens: tokens a block.
+        make_pool: makes the pool that the model computes on, of the pool in the segment and the
+            model's device.
     """
 
-    def __init__(self, config: WorkerConfig, block_tokens: int) -> None:
+    def __init__(
+        self, config: WorkerConfig, block_tokens: int, make_pool: MakePool = device_pool
+    ) -> None:
         if block_tokens % PAGE_TOKENS:
             raise ConfigError(
                 f"--block-tokens:block_tokens: {block_tokens} is no multiple of {PAGE_TOKENS}, "
@@ -45,23 +55,22 @@ class Runtime:
         )
         self.engine = TransferEngine(config.transfer)
         try:
-            self._load(config)
+            self._load(config, make_pool)
         except BaseException:
             self.engine.close()
             self._computer.shutdown()
             raise
 
-    def _load(self, config: WorkerConfig) -> None:
-        # KV pages are host memory that other processes read and write.
-        model_config = msgspec.structs.replace(config.model, device=_host(config.model.device))
+    def _load(self, config: WorkerConfig, make_pool: MakePool) -> None:
         self.model: Model = self._computer.submit(
-            load_model, model_config, page_tokens=PAGE_TOKENS
+            load_model, config.model, page_tokens=PAGE_TOKENS
         ).result()
         shape = self.model.kv_shape
         pages = config.pool_tokens // PAGE_TOKENS
         self.segment = self.engine.create_segment(shape.pool_bytes(pages))
         storage = torch.frombuffer(self.segment.buffer, dtype=torch.uint8)
         self.pool = KvPool(shape, pages, storage)
+        self.mirror = KvMirror(self.pool, make_pool(self.pool, self.model.device))
         self.table = PageTable(pages)
 
     @property
@@ -102,21 +111,13 @@ class Runtime:
     def close(self) -> None:
         """Give everything back. Blocks until the compute thread is idle."""
         self._computer.shutdown()
-        del self.pool
+        del self.pool, self.mirror
         self.segment.close()
         self.engine.close()
 
     def _time_chunk(self, pages: list[int], tokens: int) -> float:
         began_s = time.perf_counter()
         sequence = SequenceInput(pages=pages, start=0, length=tokens)
-        self.model.forward(torch.zeros(tokens, dtype=torch.int64), [sequence], self.pool)
+        prompt = torch.zeros(tokens, dtype=torch.int64)
+        self.model.forward(prompt, [sequence], self.mirror.device).cpu()  # waits for a GPU
         return time.perf_counter() - began_s
-
-
-def _host(device: str) -> str:
-    if device not in {"auto", "cpu"}:
-        raise ConfigError(
-            f"--model-device:model.device: {device!r} cannot be served: instances keep KV in host "
-            "memory and compute there; use cpu"
-        )
-    return "cpu"

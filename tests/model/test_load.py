@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from msgspec.structs import replace
 from safetensors.torch import load_file, save_file
 
 from mooncake_core.cache.kv_pool import KvPool
 from mooncake_core.config.tables import ModelConfig
-from mooncake_core.errors import ModelError
+from mooncake_core.errors import ConfigError, ModelError
 from mooncake_core.model import load_model
 from tests.model import tiny
 
@@ -168,5 +169,10 @@ def test_random_weights_of_another_shape_have_another_digest(tmp_path):
 
 @pytest.mark.parametrize("device", ["cuda:99", "tpu", "cpu:1"])
 def test_a_device_that_is_not_here_is_refused(folder, device):
-    with pytest.raises(ModelError, match=r"model\.device"):
+    with pytest.raises(ConfigError, match=rf"model\.device: '{device}' is not"):
         load_model(ModelConfig(path=str(folder), device=device))
+
+
+def test_auto_is_a_gpu_where_there_is_one(tmp_path):
+    kind = "cuda" if torch.cuda.is_available() else "cpu"
+    assert load_model(replace(dummy(tmp_path), device="auto")).device.type == kind

@@ -96,7 +96,7 @@ def plain_answer(
 ) -> list[int]:
     """Return the first `count` tokens, computed in one process without any cache."""
     pages = list(range(-(-(len(prompt) + count) // 16)))
-    pool = KvPool(model.kv_shape, len(pages))
+    pool = KvPool(model.kv_shape, len(pages), device=model.device)
     for begin in range(0, len(prompt), BLOCK):
         part = prompt[begin : begin + BLOCK]
         sequence = SequenceInput(pages=pages, start=begin, length=len(part))
