@@ -13,6 +13,7 @@ import importlib
 import json
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -50,6 +51,7 @@ def daemon_command(role: str, doc: str) -> Callable[..., None]:
         if parent:
             die_with(parent)
         _log_to_stderr(log_level)
+        _allow_many_files()
         if isinstance(config, WorkerConfig):
             prepare_threads(config.threads)
         asyncio.run(_serve(role, config, ready_fd))
@@ -71,6 +73,16 @@ def _log_to_stderr(level: str) -> None:
     if level not in LEVELS:
         raise typer.BadParameter(f"{level!r} is none of {', '.join(LEVELS)}")
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+def _allow_many_files() -> None:
+    """Raise the soft limit of open files to the hard one.
+
+    A connection is a file. Systems give 1024 by default, which some hundred streams use up; then
+    nothing is accepted any more. Nothing here uses select(2), for which the low limit is there.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(role: str, config: Any, ready_fd: int) -> None:

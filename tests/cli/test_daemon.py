@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import select
 import signal
 import socket
@@ -44,6 +45,17 @@ def test_it_tells_a_supervisor_on_the_descriptor_that_it_gave() -> None:
         assert sorted(bound) == ["admin", "rpc"]
         assert stream.read() == "", "it says so once and closes"
         process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 0
+
+
+def test_it_may_open_as_many_files_as_the_system_allows() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limited = ["sh", "-c", 'ulimit -Sn 256 && exec "$@"', "sh", *MASTER, "--admin=127.0.0.1:0"]
+    with subprocess.Popen(limited, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        line_of(process.stderr, "mooncake master serves")
+        assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (hard, hard)
+        process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=20) == 0
 
 
