@@ -7,6 +7,12 @@ import socket
 
 from mooncake_core.errors import ConfigError
 
+IDLE_S = 75.0
+"""How long an HTTP connection may say nothing whole before it is closed.
+
+Whoever opens connections and sends half a request on each would otherwise hold them for an hour.
+"""
+
 
 def bind(address: str, key: str) -> socket.socket:
     """Return a listening socket for "host:port", or raise ConfigError that starts with `key`."""

@@ -19,7 +19,7 @@ from mooncake_core.conductor.metrics import ConductorMetrics
 from mooncake_core.conductor.server import application
 from mooncake_core.conductor.store_lookup import StoreLookup
 from mooncake_core.config.tables import ConductorConfig, StoreClientConfig, TransferConfig
-from mooncake_core.listening import address_of, bind
+from mooncake_core.listening import IDLE_S, address_of, bind
 from mooncake_core.model_spec.checkpoint import model_name, prepare_checkpoint
 from mooncake_core.store import StoreClient
 from mooncake_core.tokenizer import load_tokenizer
@@ -80,7 +80,11 @@ async def _serve(
     parts: Parts, ready: Callable[[dict[str, str]], None], stop: asyncio.Event
 ) -> None:
     runner = web.AppRunner(
-        application(parts), handler_cancellation=True, access_log=None, shutdown_timeout=_DRAIN_S
+        application(parts),
+        handler_cancellation=True,
+        access_log=None,
+        keepalive_timeout=IDLE_S,
+        shutdown_timeout=_DRAIN_S,
     )
     await runner.setup()
     try:

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from mooncake_core.config import MasterConfig
 from mooncake_core.errors import ConfigError, StoreUnavailable
-from mooncake_core.listening import address_of, bind
+from mooncake_core.listening import IDLE_S, address_of, bind
 from mooncake_core.native import _native, native_errors
 from mooncake_core.store.stats import ClusterStats, decode_stats
 
@@ -63,7 +63,7 @@ async def serve_master(
     """
     server = _start(config)
     try:
-        runner = web.AppRunner(_admin(server.endpoint), access_log=None)
+        runner = web.AppRunner(_admin(server.endpoint), access_log=None, keepalive_timeout=IDLE_S)
         await runner.setup()
         try:
             sock = bind(config.admin, "admin")

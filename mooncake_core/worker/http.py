@@ -13,6 +13,7 @@ import msgspec
 from aiohttp import web
 
 from mooncake_core.errors import MooncakeError, RequestError
+from mooncake_core.listening import IDLE_S
 from mooncake_core.messages import Failed, Message
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,11 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 async def start_server(app: web.Application, sock: socket.socket) -> web.AppRunner:
     """Serve `app` on `sock`; a handler is cancelled when its client closes the connection."""
     runner = web.AppRunner(
-        app, handler_cancellation=True, access_log=None, shutdown_timeout=_DRAIN_S
+        app,
+        handler_cancellation=True,
+        access_log=None,
+        keepalive_timeout=IDLE_S,
+        shutdown_timeout=_DRAIN_S,
     )
     await runner.setup()
     await web.SockSite(runner, sock).start()
