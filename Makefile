@@ -43,7 +43,7 @@ native-check: $(VENV)/.test  ## The native tests under ASan with UBSan, then und
 	@for sanitize in address,undefined thread; do \
 	  dir=build/sanitize-$${sanitize%%,*}; \
 	  $(BIN)/cmake -S . -B $$dir -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
-	    -DCMAKE_BUILD_TYPE=RelWithDebInfo -DMOONCAKE_PYTHON=OFF -DMOONCAKE_TESTS=ON \
+	    -DCMAKE_BUILD_TYPE=None -DCMAKE_UNITY_BUILD=ON -DMOONCAKE_PYTHON=OFF -DMOONCAKE_TESTS=ON \
 	    -DMOONCAKE_SANITIZE=$$sanitize >/dev/null && \
 	  $(BIN)/cmake --build $$dir && \
 	  $(BIN)/ctest --test-dir $$dir --output-on-failure || exit 1; \
