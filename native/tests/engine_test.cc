@@ -2,10 +2,13 @@
 #include "transfer/engine.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
+#include <future>
 #include <thread>
 #include <vector>
 
+#include "base/check.h"
 #include "tests/test.h"
 
 namespace mooncake {
@@ -131,6 +134,28 @@ TEST(RotateAndCloseInterruptBatches) {
     Writer second(pair, pair.Open().value());
     pair.user->Close();
     EXPECT(second.Join() == Code::kClosed);
+  }
+}
+
+// Mapping takes a while, without the lock; Rotate must hear when it is over.
+TEST(RotateWaitsForASegmentThatIsBeingMapped) {
+  const Pair pair(SameHost::kShm, 64 << 20);
+  for (int round = 0; round < 30; ++round) {
+    const auto small = pair.owner->CreateSegment(4096).value();
+    const auto connected = pair.user->OpenSegment(pair.owner->endpoint(), small->id(), Soon());
+    std::atomic<bool> is_opening = false;
+    std::thread opener([&] {
+      is_opening = true;
+      const Status status = pair.Open().status();
+      EXPECT(status.ok() || status.code() == Code::kFenced);
+    });
+    while (!is_opening) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::microseconds(300 * round));
+    auto rotated = std::async(std::launch::async, [&] { return pair.user->Rotate().ok(); });
+    MC_CHECK(rotated.wait_for(std::chrono::seconds(20)) == std::future_status::ready, "it hangs");
+    EXPECT(rotated.get());
+    opener.join();
+    pair.owner->CloseSegment(*small);
   }
 }
 

@@ -45,6 +45,7 @@ Result<std::shared_ptr<Path>> ShmTransport::Open(uint64_t segment_id, Deadline d
   uint64_t size_bytes = 0;
   auto mapping = MapSegment(lock, {handle, segment_id, false}, size_bytes, deadline);
   --copies_;
+  changed_.notify_all();
   if (!mapping.ok() || !end_.ok()) {
     if (mapping.ok()) mapping.value().Unmap();
     Settle();
