@@ -23,14 +23,18 @@ Result<std::shared_ptr<Core>> Core::Create(const EngineOptions& options) {
   if (!tcp_server.ok()) return tcp_server.status();
   auto shm_server = ShmServer::Create(core->owner_);
   if (!shm_server.ok()) return shm_server.status();
+  auto strangers = Strangers::Create(options.hello_s);
+  if (!strangers.ok()) return strangers.status();
   auto loop = Loop::Create();
   if (!loop.ok()) return loop.status();
   core->tcp_server_ = std::move(tcp_server).value();
   core->shm_server_ = std::move(shm_server).value();
+  core->owner_.strangers = std::move(strangers).value();
   core->owner_.loop = std::move(loop).value();
   const bool is_shm = options.same_host == SameHost::kShm;
   core->owner_.greeting = {RandomId(), ReadHostId(), is_shm ? core->shm_server_->name() : ""};
   core->owner_.loop->Run([&] {
+    core->owner_.strangers->Start(*core->owner_.loop);
     core->tcp_server_->Start();
     core->shm_server_->Start();
   });

@@ -12,11 +12,13 @@
 #include "transfer/loop.h"
 #include "transfer/protocol.h"
 #include "transfer/segment_table.h"
+#include "transfer/strangers.h"
 
 namespace mooncake {
 
 struct Owner {
   std::shared_ptr<Loop> loop;
+  std::shared_ptr<Strangers> strangers;
   SegmentTable segments;
   std::unordered_set<uint64_t> barred;  // peer ids, for ever
   HelloReply greeting;

@@ -56,7 +56,8 @@ Result<HelloReply> DecodeHelloReply(std::span<const uint8_t> body) {
   std::string_view host_id;
   std::string_view unix_name;
   reader.ArrayOf(3) && reader.Uint(reply.engine_id) && reader.Str(host_id) && reader.Str(unix_name);
-  if (!reader.done() || reply.engine_id == 0) return Malformed("answer to hello");
+  const bool is_valid = reply.engine_id != 0 && unix_name.size() <= kUnixNameBytes;
+  if (!reader.done() || !is_valid) return Malformed("answer to hello");
   reply.host_id = host_id;
   reply.unix_name = unix_name;
   return reply;

@@ -62,6 +62,7 @@ inline constexpr uint64_t kRequestBytes = 1u << 20;
 inline constexpr uint32_t kBatchPrefixBytes = 16;
 inline constexpr uint32_t kPieceBytes = 16;
 inline constexpr uint32_t kControlBytes = 4096;  // the longest body of any other message
+inline constexpr size_t kUnixNameBytes = 100;    // more does not fit an abstract address
 
 struct Hello {
   uint64_t peer_id = 0;             // of the caller; what fences name

@@ -52,6 +52,10 @@ void ShmServer::OnReady(uint64_t, uint32_t) {
       clients_.emplace(client.get(), client);
     }
     client->Start();
+    owner_.strangers->Add([weak = std::weak_ptr(client)] {
+      const auto silent = weak.lock();
+      if (silent != nullptr && silent->peer_id() == 0) silent->Leave();
+    });
   }
 }
 

@@ -54,6 +54,10 @@ void TcpServer::OnReady(uint64_t, uint32_t) {
     auto connection = std::make_shared<TcpConnection>(std::move(socket), owner_, *this);
     connections_.emplace(connection.get(), connection);
     connection->Start();
+    owner_.strangers->Add([weak = std::weak_ptr(connection)] {
+      const auto silent = weak.lock();
+      if (silent != nullptr && silent->peer_id() == 0) silent->Close();
+    });
   }
 }
 

@@ -30,7 +30,8 @@ enum class SameHost : uint8_t {
 struct EngineOptions {
   std::string listen = "127.0.0.1:0";  // host:port, [v6]:port; port 0 takes a free one
   SameHost same_host = SameHost::kShm;
-  int io_threads = 2;  // carry out submitted batches
+  int io_threads = 2;   // carry out submitted batches
+  double hello_s = 10;  // how long a connection to this engine may take to say who it is
 };
 
 }  // namespace mooncake

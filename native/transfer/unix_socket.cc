@@ -116,7 +116,7 @@ Result<std::optional<Packet>> ReceivePacket(const Fd& socket) {
   message.msg_iov = &run;
   message.msg_iovlen = 1;
   message.msg_control = control;
-  message.msg_controllen = sizeof control;
+  message.msg_controllen = CMSG_LEN(sizeof(int));  // the padding would hold a second descriptor
   ssize_t count;
   do {
     count = recvmsg(socket.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
