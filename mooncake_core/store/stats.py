@@ -121,8 +121,8 @@ def decode_stats(body: bytes) -> ClusterStats:
 def _node(raw: _Node) -> NodeStats:
     return NodeStats(
         id=f"{raw.id:016x}",
-        endpoint=raw.endpoint.decode(),
-        host_id=raw.host_id.decode(),
+        endpoint=raw.endpoint.decode(errors="replace"),
+        host_id=raw.host_id.decode(errors="replace"),
         capacity_bytes=raw.capacity_bytes,
         used_bytes=raw.used_bytes,
         quarantined_bytes=raw.quarantined_bytes,

@@ -55,7 +55,8 @@ uint64_t Allocator::LargestFreeExtent() const {
   if (first_map_ == 0) return 0;
   const int first = std::bit_width(first_map_) - 1;
   const int second = std::bit_width(second_map_[first]) - 1;
-  uint64_t largest = 0;
+  uint64_t largest = blocks_[heads_[first][second]].size;
+  if (first == 0) return largest * kGranularity;  // a class of one size
   for (uint32_t at = heads_[first][second]; at != kNone; at = blocks_[at].next) {
     largest = std::max(largest, blocks_[at].size);
   }

@@ -8,13 +8,20 @@
 namespace mooncake::store {
 namespace {
 
-constexpr size_t kEarlyAborts = 1024;
+constexpr size_t kEarlyAborts = 2 * kMaxBatch;  // marks a session
 constexpr uint64_t kMaxObjectBytes = 1ull << 48;
+constexpr uint64_t kMaxAnswerBytes = 48u << 20;  // with room for the frame
 
 bool IsValid(const PutStart::Item& item) {
   return item.key.size() <= kMaxKeyBytes && item.size_bytes <= kMaxObjectBytes &&
          ChunkCount(item.size_bytes, item.part_bytes) <= kMaxChunks && item.replicas >= 1 &&
          item.replicas <= kMaxReplicas;
+}
+
+uint64_t BytesOf(const LookupReply::Item& item) {
+  uint64_t bytes = 48 + 4 * item.checksums.size();
+  for (const Placement& placement : item.placements) bytes += 24 + placement.endpoint.size();
+  return bytes;
 }
 
 }  // namespace
@@ -38,7 +45,8 @@ HelloReply MasterCore::Step(const Hello& event, double now_s) {
   now_s = Advance(now_s);
   EndSession(event.previous);
   HelloReply reply{false, event.session, options_.epoch, options_.client_ttl_s, options_.lease_s};
-  reply.is_fenced = fenced_peers_.contains(event.peer_id);
+  // Id 0 names nobody, so that no node could fence it.
+  reply.is_fenced = event.peer_id == 0 || fenced_peers_.contains(event.peer_id);
   if (!reply.is_fenced) {
     Session& session = sessions_[event.session];
     session.peer_id = event.peer_id;
@@ -90,21 +98,19 @@ PutStartReply MasterCore::Step(const PutStart& event, double now_s) {
   if (owner == nullptr) return reply;
   reply.is_known = true;
   reply.peer_id = owner->peer_id;
+  bool is_short = false;
   for (const auto& item : event.items) {
     reply.items.push_back(StartPut(event.session, *owner, item));
-    if (reply.items.back().outcome == PutOutcome::kOutOfSpace) reply.space = SpaceOf(true);
+    is_short = is_short || reply.items.back().outcome == PutOutcome::kOutOfSpace;
   }
+  if (is_short) reply.space = SpaceOf(true);
   return reply;
 }
 
 PutStartReply::Item MasterCore::StartPut(SessionId session, Session& owner,
                                          const PutStart::Item& item) {
   if (!IsValid(item)) return {PutOutcome::kInvalid, 0, {}};
-  const auto early = std::find(owner.early_aborts.begin(), owner.early_aborts.end(), item.put_id);
-  if (early != owner.early_aborts.end()) {
-    owner.early_aborts.erase(early);
-    return {PutOutcome::kAborted, 0, {}};
-  }
+  if (owner.early_aborts.contains(item.put_id)) return {PutOutcome::kAborted, 0, {}};
   if (const auto mine = owner.puts.find(item.put_id); mine != owner.puts.end()) {
     const bool is_same = objects_[mine->second].key() == item.key;  // said twice
     return Grant(is_same ? PutOutcome::kStarted : PutOutcome::kInvalid, mine->second);
@@ -190,8 +196,7 @@ EndOutcome MasterCore::AbortPut(Session& owner, const PutAbort::Item& item) {
   if (put == owner.puts.end()) {
     // Its start may still be under way on another connection, or the abort came twice. A mark that
     // is pushed out costs space until the session ends, no more.
-    owner.early_aborts.push_back(item.put_id);
-    if (owner.early_aborts.size() > kEarlyAborts) owner.early_aborts.pop_front();
+    MarkAborted(owner, item.put_id);
     return EndOutcome::kUnknown;
   }
   const uint32_t index = put->second;
@@ -201,6 +206,14 @@ EndOutcome MasterCore::AbortPut(Session& owner, const PutAbort::Item& item) {
   DropCopies(index, item.dirty, &owner.peer_id);
   RemoveObject(index);
   return EndOutcome::kDone;
+}
+
+void MasterCore::MarkAborted(Session& owner, uint64_t put_id) {
+  if (!owner.early_aborts.insert(put_id).second) return;
+  owner.early_aborts_by_arrival.push_back(put_id);
+  if (owner.early_aborts_by_arrival.size() <= kEarlyAborts) return;
+  owner.early_aborts.erase(owner.early_aborts_by_arrival.front());
+  owner.early_aborts_by_arrival.pop_front();
 }
 
 void MasterCore::DropCopies(uint32_t index, std::span<const NodeId> nodes,
@@ -219,11 +232,14 @@ LookupReply MasterCore::Step(const Lookup& event, double now_s) {
   reply.is_known = true;
   std::vector<uint32_t> found;
   bool is_cut = false;
+  uint64_t bytes = 0;
   for (const auto& key : event.keys) {
     const uint32_t index = is_cut ? kNoIndex : FindReadable(key);
     is_cut = is_cut || (event.stop_at_miss && index == kNoIndex);
     reply.items.push_back(index == kNoIndex ? LookupReply::Item{} : Describe(index));
     if (index != kNoIndex) found.push_back(index);
+    bytes += BytesOf(reply.items.back());
+    if (bytes > kMaxAnswerBytes) return {true, true, 0, {}};
   }
   counters_.gets += event.keys.size();
   counters_.hits += found.size();

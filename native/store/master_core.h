@@ -92,7 +92,8 @@ class MasterCore {
     double seen_s = 0;
     std::unordered_map<uint64_t, uint32_t> puts;  // put id -> object
     std::unordered_set<uint64_t> leases;
-    std::deque<uint64_t> early_aborts;  // ids whose abort overtook their start
+    std::unordered_set<uint64_t> early_aborts;  // ids whose abort overtook their start
+    std::deque<uint64_t> early_aborts_by_arrival;
   };
   struct Lease {
     SessionId session = 0;
@@ -109,6 +110,7 @@ class MasterCore {
   PutStartReply::Item Grant(PutOutcome outcome, uint32_t index) const;
   EndOutcome EndPut(Session& owner, const PutEnd::Item& item);
   EndOutcome AbortPut(Session& owner, const PutAbort::Item& item);
+  static void MarkAborted(Session& owner, uint64_t put_id);
   void DropCopies(uint32_t index, std::span<const NodeId> nodes, const uint64_t* dirty_peer);
 
   bool IsReadable(const Object& object) const;

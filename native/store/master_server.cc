@@ -21,11 +21,13 @@ namespace {
 
 constexpr double kTick_s = 0.1;
 constexpr size_t kMaxClients = 16'384;
+constexpr size_t kMaxStrangers = 1024;  // the first of more makes room
 
 }  // namespace
 
 Result<std::unique_ptr<MasterServer>> MasterServer::Start(const std::string& listen,
-                                                          const MasterOptions& options) {
+                                                          const MasterOptions& options,
+                                                          double patience_s) {
   auto address = ParseAddress(listen);
   if (!address.ok()) return address.status();
   auto listener = ListenTcp(address.value());
@@ -33,14 +35,18 @@ Result<std::unique_ptr<MasterServer>> MasterServer::Start(const std::string& lis
   auto bound = LocalAddress(listener.value());
   if (!bound.ok()) return bound.status();
   std::unique_ptr<MasterServer> server(
-      new MasterServer(std::move(listener).value(), bound.value().ToString(), options));
+      new MasterServer(std::move(listener).value(), bound.value().ToString(), options, patience_s));
   MC_RETURN_IF_ERROR(server->Open());
   server->thread_ = std::thread([raw = server.get()] { raw->Run(); });
   return server;
 }
 
-MasterServer::MasterServer(Fd listener, std::string endpoint, const MasterOptions& options)
-    : listener_(std::move(listener)), endpoint_(std::move(endpoint)), core_(options) {}
+MasterServer::MasterServer(Fd listener, std::string endpoint, const MasterOptions& options,
+                           double patience_s)
+    : listener_(std::move(listener)),
+      endpoint_(std::move(endpoint)),
+      patience_s_(patience_s),
+      core_(options) {}
 
 Status MasterServer::Open() {
   epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
@@ -82,6 +88,7 @@ void MasterServer::Run() {
 // Out of descriptors, accepting stops until the next tick rather than spinning.
 void MasterServer::Tick(double now_s) {
   core_.Tick(now_s);
+  while (!strangers_.empty() && strangers_.front().end_s <= now_s) DropFirstStranger();
   next_tick_s_ = now_s + kTick_s;
   if (is_accepting_ || clients_.size() >= kMaxClients) return;
   epoll_event event{.events = EPOLLIN, .data = {.fd = listener_.get()}};
@@ -103,10 +110,25 @@ void MasterServer::Accept() {
   const int fd = socket.get();
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  auto client = std::make_unique<Client>(std::move(socket));
+  auto client = std::make_unique<Client>(std::move(socket), ++last_serial_);
   client->watched = EPOLLIN;
   epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) clients_[fd] = std::move(client);
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) < 0) return;
+  AddStranger(*client);
+  clients_[fd] = std::move(client);
+}
+
+void MasterServer::AddStranger(const Client& client) {
+  if (strangers_.size() >= kMaxStrangers) DropFirstStranger();
+  strangers_.push_back({client.connection.fd(), client.serial, MonotonicSeconds() + patience_s_});
+}
+
+void MasterServer::DropFirstStranger() {
+  const Stranger first = strangers_.front();
+  strangers_.pop_front();
+  const auto found = clients_.find(first.fd);
+  if (found == clients_.end() || found->second->serial != first.serial) return;
+  if (!found->second->has_spoken) Close(first.fd);
 }
 
 void MasterServer::Serve(int fd, uint32_t events) {
@@ -149,6 +171,7 @@ bool MasterServer::Handle(Client& client) {
 }
 
 bool MasterServer::Answer(Client& client, const Connection::Frame& frame) {
+  client.has_spoken = true;
   DispatchContext context{MonotonicSeconds(), 0, 0};
   if (frame.header.type == static_cast<uint8_t>(MessageType::kHello)) context.fresh_id = RandomId();
   std::vector<uint8_t> answer;
@@ -160,7 +183,7 @@ bool MasterServer::Answer(Client& client, const Connection::Frame& frame) {
     Encode(ErrorBody{static_cast<uint32_t>(status.code()), status.message()}, answer);
     client.connection.Send(kError, request_id, answer);
     client.connection.Flush();
-    return false;
+    return status.code() == Code::kInvalidArgument;  // who does not speak our protocol must go
   }
   if (answer.size() > kFrameBodyMax) {
     answer.clear();

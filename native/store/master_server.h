@@ -5,6 +5,7 @@
 // Ownership: owns its thread and its sockets; destroying it stops it.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <thread>
@@ -19,9 +20,11 @@ namespace mooncake::store {
 
 class MasterServer {
  public:
-  // Listens on `listen` and starts. kInvalidArgument or kSystem, naming the address.
+  // Listens on `listen` and starts. A connection on which nothing is asked for `patience_s` from
+  // its start is closed. kInvalidArgument or kSystem, naming the address.
   static Result<std::unique_ptr<MasterServer>> Start(const std::string& listen,
-                                                     const MasterOptions& options);
+                                                     const MasterOptions& options,
+                                                     double patience_s = 10);
   ~MasterServer() { Stop(); }
 
   const std::string& endpoint() const { return endpoint_; }  // host:port that is bound
@@ -29,18 +32,28 @@ class MasterServer {
 
  private:
   struct Client {
-    explicit Client(Fd socket) : connection(std::move(socket)) {}
+    Client(Fd socket, uint64_t serial) : connection(std::move(socket)), serial(serial) {}
     Connection connection;
-    NodeId node = 0;       // when a store node speaks on it
-    uint32_t watched = 0;  // epoll events
+    const uint64_t serial;    // descriptors come again, this does not
+    bool has_spoken = false;  // a whole frame
+    NodeId node = 0;          // when a store node speaks on it
+    uint32_t watched = 0;     // epoll events
   };
 
-  MasterServer(Fd listener, std::string endpoint, const MasterOptions& options);
+  struct Stranger {  // a client that has perhaps not spoken yet
+    int fd;
+    uint64_t serial;
+    double end_s;
+  };
+
+  MasterServer(Fd listener, std::string endpoint, const MasterOptions& options, double patience_s);
   Status Open();
   void Run();
   void Serve(int fd, uint32_t events);
   void Accept();
   void StopAccepting();
+  void AddStranger(const Client& client);
+  void DropFirstStranger();
   bool Handle(Client& client);
   bool Answer(Client& client, const Connection::Frame& frame);
   void Watch(Client& client);
@@ -49,7 +62,10 @@ class MasterServer {
 
   Fd listener_, epoll_, wake_;
   const std::string endpoint_;
+  const double patience_s_;
   MasterCore core_;
+  std::deque<Stranger> strangers_;  // in the order of their coming
+  uint64_t last_serial_ = 0;
   std::unordered_map<int, std::unique_ptr<Client>> clients_;
   bool is_accepting_ = false;
   double next_tick_s_ = 0;

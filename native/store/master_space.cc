@@ -180,9 +180,11 @@ NodeReply MasterCore::Answer(const Node& node) const {
 
 NodeReply MasterCore::Step(const NodeRegister& event, double now_s) {
   now_s = Advance(now_s);
-  const bool is_welcome = event.epoch == options_.epoch && !lost_nodes_.contains(event.node) &&
-                          event.capacity_bytes >= Allocator::kGranularity &&
-                          event.capacity_bytes <= kMaxNodeBytes;
+  const bool is_named = event.node != 0 && event.endpoint.size() <= kMaxNameBytes &&
+                        event.host_id.size() <= kMaxNameBytes;
+  const bool is_welcome =
+      is_named && event.epoch == options_.epoch && !lost_nodes_.contains(event.node) &&
+      event.capacity_bytes >= Allocator::kGranularity && event.capacity_bytes <= kMaxNodeBytes;
   if (!is_welcome) return {false, options_.epoch, options_.client_ttl_s, {}};
   if (SlotOf(event.node) != kNoIndex) return Step(NodeHeartbeat{event.node, {}}, now_s);
   // One engine lends one segment: whoever had this address has taken new memory, or died.

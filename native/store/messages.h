@@ -16,6 +16,7 @@ inline constexpr uint32_t kMaxReplicas = 16;
 inline constexpr size_t kMaxBatch = 65'536;
 inline constexpr uint64_t kMaxChunks = 1 << 20;  // of one object: 256 GiB in whole chunks
 inline constexpr uint64_t kMaxNodeBytes = 1ull << 50;
+inline constexpr size_t kMaxNameBytes = 256;  // of an endpoint or a host id
 
 // A node is named by its segment: a node that takes new memory is another node.
 using NodeId = uint64_t;
@@ -133,7 +134,8 @@ struct LookupReply {
     std::vector<uint32_t> checksums;
   };
   bool is_known = false;
-  uint64_t lease = 0;  // 0: nothing was found
+  bool is_too_large = false;  // the whole answer would not fit a frame; nothing was leased
+  uint64_t lease = 0;         // 0: nothing was found
   std::vector<Item> items;
 };
 
@@ -143,7 +145,7 @@ struct Release {
 };
 
 struct NodeRegister {
-  NodeId node = 0;
+  NodeId node = 0;     // 0 names nobody and is refused
   uint64_t epoch = 0;  // the one that the segment was made for
   std::string endpoint;
   std::string host_id;

@@ -79,9 +79,8 @@ void Node::Run() {
     std::unique_lock lock(mutex_);
     pause_s = status.ok() ? kRetry_s : std::min(pause_s * 2, 1.0);
     const std::chrono::duration<double> wait(status.ok() ? period_s_ : pause_s);
-    // An acknowledged fence is reported at once: space waits for it.
-    const size_t reported = fenced_.size();
-    changed_.wait_for(lock, wait, [&] { return is_closed_ || fenced_.size() > reported; });
+    // A fence that is done is reported at once: space waits for it.
+    changed_.wait_for(lock, wait, [&] { return is_closed_ || has_news_; });
     if (is_closed_) return;
   }
 }
@@ -93,6 +92,7 @@ Status Node::Exchange() {
     std::lock_guard lock(mutex_);
     beat.node = epoch_ == 0 || segment_ == nullptr ? 0 : segment_->id();
     beat.fenced.assign(fenced_.begin(), fenced_.end());
+    has_news_ = false;
   }
   auto reply = master_.Call<NodeReply>(MessageType::kNodeHeartbeat, beat, Deadline::After(kCall_s));
   if (!reply.ok()) return reply.status();
@@ -137,9 +137,10 @@ void Node::RunFences() {
       lock.unlock();
       const auto done = engine_->Fence(peer_id, Deadline::After(kFence_s));
       lock.lock();
-      if (is_closed_) return;
+      if (is_closed_ || done.status().code() == Code::kClosed) return;
       if (!done.ok() || !done.value() || to_fence_.erase(peer_id) == 0) continue;
       fenced_.insert(peer_id);
+      has_news_ = true;
       changed_.notify_all();
     }
   }

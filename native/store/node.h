@@ -53,6 +53,7 @@ class Node {
   uint64_t epoch_ = 0;
   double period_s_ = 0.5;
   std::set<uint64_t> to_fence_, fenced_;
+  bool has_news_ = false;  // a fence that the master has not heard of
 
   std::thread heartbeat_, fencer_;
 };

@@ -13,7 +13,7 @@ Reader::Reader(std::shared_ptr<Context> context, const Session::Identity& owner,
       lease_(lease),
       keys_(std::move(keys)),
       items_(std::move(items)) {
-  if (lease_ != 0) clock_ = context_->session.Hold(lease_, asked_s + owner_.lease_s);
+  if (lease_ != 0) clock_ = context_->session.Hold(owner_.id, lease_, asked_s + owner_.lease_s);
 }
 
 void Reader::Close() {

@@ -12,23 +12,28 @@ constexpr double kOpen_s = 2;
 
 std::shared_ptr<SegmentCache::Entry> SegmentCache::EntryOf(const Key& key) {
   std::lock_guard lock(mutex_);
-  const auto dead = dead_until_s_.find(key.first);
-  if (dead != dead_until_s_.end()) {
-    if (MonotonicSeconds() < dead->second) return nullptr;
-    dead_until_s_.erase(dead);
-  }
   auto& entry = entries_[key];
   if (entry == nullptr) entry = std::make_shared<Entry>();
   return entry;
 }
 
+bool SegmentCache::IsDead(NodeId node) {
+  std::lock_guard lock(mutex_);
+  const auto dead = dead_until_s_.find(node);
+  if (dead == dead_until_s_.end()) return false;
+  if (MonotonicSeconds() < dead->second) return true;
+  dead_until_s_.erase(dead);
+  return false;
+}
+
 Result<std::shared_ptr<RemoteSegment>> SegmentCache::Open(const Placement& placement,
                                                           uint64_t peer_id, Deadline deadline) {
   const auto entry = EntryOf({placement.node, peer_id});
-  if (entry == nullptr) {
+  std::lock_guard opening(entry->opening);
+  // Asked after the wait for the lock: whoever had it may have found the node dead.
+  if (IsDead(placement.node)) {
     return Status(Code::kPeerUnreachable, "the node at " + placement.endpoint + " failed just now");
   }
-  std::lock_guard opening(entry->opening);
   // Ids are never used twice, so equal before and after means equal all the while.
   const bool was_current = engine_->peer_id() == peer_id;
   if (was_current && entry->segment != nullptr) return entry->segment;

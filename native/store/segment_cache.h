@@ -38,6 +38,7 @@ class SegmentCache {
   using Key = std::pair<NodeId, uint64_t>;  // segment, peer id
 
   std::shared_ptr<Entry> EntryOf(const Key& key);
+  bool IsDead(NodeId node);
 
   const std::shared_ptr<Engine> engine_;
   std::mutex mutex_;

@@ -76,10 +76,11 @@ void Session::Rotate(uint64_t peer_id) {
   if (engine_->peer_id() == peer_id) (void)engine_->Rotate();
 }
 
-std::shared_ptr<LeaseClock> Session::Hold(uint64_t lease, double end_s) {
+std::shared_ptr<LeaseClock> Session::Hold(SessionId id, uint64_t lease, double end_s) {
   auto clock = std::make_shared<LeaseClock>();
-  clock->end_s.store(end_s);
   std::lock_guard lock(mutex_);
+  if (identity_.id != id) return clock;
+  clock->end_s.store(end_s);
   leases_[lease] = clock;
   return clock;
 }
@@ -87,8 +88,8 @@ std::shared_ptr<LeaseClock> Session::Hold(uint64_t lease, double end_s) {
 void Session::Release(SessionId id, uint64_t lease) {
   {
     std::lock_guard lock(mutex_);
+    if (identity_.id != id) return;  // it has ended; a lease of today may have its number
     leases_.erase(lease);
-    if (identity_.id != id) return;
   }
   // If it is lost, the lease ends by itself.
   (void)master_.Notify(MessageType::kRelease, store::Release{id, {lease}}, CallDeadline());
@@ -150,7 +151,9 @@ void Session::SendAborts(const Identity& identity) {
   {
     std::lock_guard lock(mutex_);
     if (identity_.id != identity.id) return;
-    abort.items.swap(aborts_);
+    const auto rest = aborts_.begin() + std::min(aborts_.size(), kMaxBatch);
+    abort.items.assign(aborts_.begin(), rest);
+    aborts_.erase(aborts_.begin(), rest);
   }
   if (abort.items.empty()) return;
   auto reply = master_.Call<PutEndReply>(MessageType::kPutAbort, abort, CallDeadline());

@@ -51,7 +51,8 @@ class Session {
   // The owner of some memory revoked this peer id: takes a new one, unless that was done.
   void Rotate(uint64_t peer_id);
 
-  std::shared_ptr<LeaseClock> Hold(uint64_t lease, double end_s);
+  // A lease of session `id`; it has ended when that session is not the current one any more.
+  std::shared_ptr<LeaseClock> Hold(SessionId id, uint64_t lease, double end_s);
   void Release(SessionId id, uint64_t lease);
 
   // A put whose end the master may not have heard of. Said by the heartbeat until it is heard.

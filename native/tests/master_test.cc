@@ -1,0 +1,154 @@
+// The master against odd callers, and what a client makes of a master or a node that went away.
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "base/random.h"
+#include "store/client.h"
+#include "store/dispatch.h"
+#include "store/master_server.h"
+#include "store/node.h"
+#include "store/registration.h"
+#include "tests/test.h"
+
+namespace mooncake::store {
+namespace {
+
+constexpr uint64_t kEpoch = 7;
+
+Deadline Soon() { return Deadline::After(20); }
+
+void Pause() { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }
+
+template <typename Predicate>
+void Await(Predicate is_so) {
+  const Deadline deadline = Soon();
+  while (!is_so()) {
+    MC_CHECK(!deadline.passed(), "it never came");
+    Pause();
+  }
+}
+
+NodeRegister SomeNode() { return {1, kEpoch, "127.0.0.1:1", "host", 1 << 20}; }
+
+TEST(NobodyWithoutANameIsTakenIn) {
+  MasterCore core({kEpoch, 3, 5});
+  EXPECT(core.Step(Hello{1, 0, 0}, 0).is_fenced);
+  NodeRegister node = SomeNode();
+  node.node = 0;
+  EXPECT(!core.Step(node, 0).is_known);
+  node = SomeNode();
+  node.endpoint.assign(kMaxNameBytes + 1, 'x');
+  EXPECT(!core.Step(node, 0).is_known);
+  EXPECT(core.Step(SomeNode(), 0).is_known);
+  EXPECT(core.Report().clients == 0);
+}
+
+TEST(LookupWithAnAnswerTooLargeIsRefusedBeforeItIsMade) {
+  constexpr uint64_t kParts = 60'000;  // of one byte, each with a checksum
+  MasterCore core({kEpoch, 3, 5});
+  core.Step(SomeNode(), 0);
+  core.Step(Hello{1, 0, 9}, 0);
+  const auto started = core.Step(PutStart{1, {{1, "key", kParts, 1, 1}}}, 0);
+  PutEnd::Item end{1, "key", started.items[0].generation, std::vector<uint32_t>(kParts), {}, {}};
+  EXPECT(core.Step(PutEnd{1, {end}}, 0).outcomes[0] == EndOutcome::kDone);
+
+  const auto ask = [&](size_t times) {
+    std::vector<uint8_t> body, answer;
+    Encode(Lookup{1, false, std::vector<std::string>(times, "key")}, body);
+    DispatchContext context;
+    return Dispatch(core, static_cast<uint8_t>(MessageType::kLookup), body, context, answer).code();
+  };
+  EXPECT(ask(kMaxBatch) == Code::kInvalidArgument);
+  EXPECT(core.Report().leases == 0);
+  EXPECT(ask(10) == Code::kOk);
+  EXPECT(core.Report().leases == 1);
+  core.Check();
+}
+
+TEST(WholeBatchWhoseAbortOvertookItsStartTakesNoSpace) {
+  MasterCore core({kEpoch, 3, 5});
+  core.Step(SomeNode(), 0);
+  core.Step(Hello{1, 0, 9}, 0);
+  PutAbort abort{1, {}};
+  PutStart start{1, {}};
+  for (uint64_t put = 1; put <= 5000; ++put) {
+    abort.items.push_back({put, {}});
+    start.items.push_back({put, "key-" + std::to_string(put), 8, 0, 1});
+  }
+  core.Step(abort, 0);
+  core.Step(start, 0);
+  EXPECT(core.Report().writing == 0);
+  EXPECT(core.Report().space.used == 0);
+}
+
+TEST(ConnectionThatAsksNothingIsClosed) {
+  const auto server = MasterServer::Start("127.0.0.1:0", {kEpoch, 3, 5}, 0.2).value();
+  const Address address = ParseAddress(server->endpoint()).value();
+  const Fd asking = ConnectTcp(address, Soon()).value();
+  const auto question =
+      EncodeFrameHeader({static_cast<uint8_t>(MessageType::kStats), 2, /*request_id=*/1});
+  const uint8_t one[2] = {0x91, 0};
+  const auto ask = [&] {
+    FrameHeaderBytes header;
+    if (!SendAll(asking, question.data(), question.size(), Soon()).ok()) return false;
+    if (!SendAll(asking, one, sizeof one, Soon()).ok()) return false;
+    if (!RecvAll(asking, header.data(), header.size(), Soon()).ok()) return false;
+    std::vector<uint8_t> body(DecodeFrameHeader(header).value().body_bytes);
+    return RecvAll(asking, body.data(), body.size(), Soon()).ok();
+  };
+  EXPECT(ask());
+  const Fd silent = ConnectTcp(address, Soon()).value();
+  uint8_t byte;
+  EXPECT(RecvAll(silent, &byte, 1, Soon()).code() == Code::kPeerUnreachable);
+  EXPECT(ask());
+}
+
+// A master that starts anew counts leases from 1 again.
+TEST(ReaderOfAnEarlierMasterDoesNotEndTheLeaseOfALaterOne) {
+  constexpr double kLease_s = 1;
+  auto server = MasterServer::Start("127.0.0.1:0", {kEpoch, 2, kLease_s}).value();
+  const std::string endpoint = server->endpoint();
+  const auto node = Node::Start(Engine::Create({}).value(), endpoint, 1 << 20).value();
+  Client client(Engine::Create({}).value(), {endpoint, 1, 5});
+  const uint64_t value = 5;
+  const Registration registered(client.engine(), &value, sizeof value);
+  const auto open = [&] {
+    const Client::PutItem item{"key", sizeof value, 0, 1};
+    const Range range{reinterpret_cast<uint64_t>(&value), sizeof value};
+    Await([&] { return client.Put({&item, 1}, {&range, 1}).ok(); });
+    return client.Open({"key"}, true).value();
+  };
+  const auto early = open();
+  server = nullptr;
+  server = MasterServer::Start(endpoint, {kEpoch + 1, 2, kLease_s}).value();
+  Await([&] { return node->epoch() == kEpoch + 1; });
+  const auto late = open();
+  early->Close();
+  const Deadline end = Deadline::After(3 * kLease_s);
+  while (late->Validity().ok() && !end.passed()) Pause();
+  EXPECT(late->Validity().ok());
+}
+
+TEST(CallersThatWaitForOneDeadNodeDoNotWaitInTurn) {
+  const Fd deaf = ListenTcp({"127.0.0.1", 0}).value();  // the kernel connects, nobody answers
+  const Placement placement{1, LocalAddress(deaf).value().ToString(), 0};
+  const auto engine = Engine::Create({}).value();
+  SegmentCache segments(engine);
+  const double began_s = MonotonicSeconds();
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 5; ++caller) {
+    callers.emplace_back([&] {
+      const auto opened = segments.Open(placement, engine->peer_id(), Soon());
+      MC_CHECK(!opened.ok(), "a deaf node was opened");
+    });
+  }
+  for (auto& caller : callers) caller.join();
+  EXPECT(MonotonicSeconds() - began_s < 6);  // one gives up after 2 s; in turn it would be 10
+}
+
+}  // namespace
+}  // namespace mooncake::store
+
+RUN_TESTS()
