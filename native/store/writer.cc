@@ -161,8 +161,8 @@ Status Writer::Commit() {
 
 Status Writer::PrepareEnd(PutEnd::Item& item) {
   std::unique_lock lock(mutex_);
+  WaitUntilQuiet(lock);  // another thread may end it meanwhile
   if (phase_ != Phase::kOpen) return {Code::kClosed, "the writer was committed or aborted"};
-  WaitUntilQuiet(lock);
   MC_RETURN_IF_ERROR(Failure());
   for (size_t part = 0; part < part_done_.size(); ++part) {
     if (!part_done_[part] && size_bytes_ > 0) {
@@ -199,8 +199,8 @@ void Writer::FailEnd() {
 void Writer::Abort() {
   {
     std::unique_lock lock(mutex_);
-    if (phase_ != Phase::kOpen) return;
     WaitUntilQuiet(lock);
+    if (phase_ != Phase::kOpen) return;
     phase_ = Phase::kEnded;
   }
   Session& session = context_->session;

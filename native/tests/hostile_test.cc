@@ -66,6 +66,13 @@ TEST(NameThatFitsNoUnixAddressIsRefused) {
   EXPECT(DecodeHelloReply(Encode(reply)).status().code() == Code::kWire);
 }
 
+TEST(PeerCannotSayThatNothingHasMoved) {
+  const auto said = [](Code code) { return DecodeError(EncodeError({code, "no"})).code(); };
+  EXPECT(said(Code::kFenced) == Code::kFenced);
+  EXPECT(said(Code::kInvalidArgument) == Code::kWire);
+  EXPECT(said(Code::kBufferNotRegistered) == Code::kWire);
+}
+
 TEST(SecondDescriptorOfOnePacketIsNotKept) {
   int ends[2];
   EXPECT(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);

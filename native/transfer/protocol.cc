@@ -88,7 +88,9 @@ Status DecodeError(std::span<const uint8_t> body) {
   if (!reader.done() || code == 0 || code > static_cast<uint8_t>(Code::kWrongPeer)) {
     return Malformed("error");
   }
-  return Status(static_cast<Code>(code), std::string(message));
+  const auto said = static_cast<Code>(code);
+  const bool is_ours = said == Code::kInvalidArgument || said == Code::kBufferNotRegistered;
+  return Status(is_ours ? Code::kWire : said, std::string(message));
 }
 
 Bytes Frame(Message type, uint64_t request_id, std::span<const uint8_t> body,

@@ -92,7 +92,9 @@ Result<Hello> DecodeHello(std::span<const uint8_t> body);
 Result<HelloReply> DecodeHelloReply(std::span<const uint8_t> body);
 Result<Map> DecodeMap(std::span<const uint8_t> body);
 Result<uint64_t> DecodeNumber(std::span<const uint8_t> body);
-Status DecodeError(std::span<const uint8_t> body);  // the error that is in it, or kWire
+// The error that is in it, or kWire; also for what only this side can say of its own arguments:
+// there it means that nothing has moved.
+Status DecodeError(std::span<const uint8_t> body);
 
 // Header and body in one piece; the header counts `payload_bytes` more that follow.
 Bytes Frame(Message type, uint64_t request_id, std::span<const uint8_t> body,
