@@ -48,16 +48,17 @@ def ask(
         **options,
     )
     reply = Reply(prefill=raw.headers["x-mooncake-prefill"])
-    for chunk in raw.parse():
-        for choice in chunk.choices:
-            if choice.delta.content:
-                reply.ttft_s = reply.ttft_s or time.perf_counter() - start
-                reply.chunks.append(choice.delta.content)
-            reply.finish_reason = choice.finish_reason or reply.finish_reason
-        if chunk.usage is not None:
-            reply.prompt_tokens = chunk.usage.prompt_tokens
-            reply.completion_tokens = chunk.usage.completion_tokens
-            details = chunk.usage.prompt_tokens_details
-            reply.cached_tokens = (details.cached_tokens or 0) if details else 0
+    with raw.parse() as stream:
+        for chunk in stream:
+            for choice in chunk.choices:
+                if choice.delta.content:
+                    reply.ttft_s = reply.ttft_s or time.perf_counter() - start
+                    reply.chunks.append(choice.delta.content)
+                reply.finish_reason = choice.finish_reason or reply.finish_reason
+            if chunk.usage is not None:
+                reply.prompt_tokens = chunk.usage.prompt_tokens
+                reply.completion_tokens = chunk.usage.completion_tokens
+                details = chunk.usage.prompt_tokens_details
+                reply.cached_tokens = (details.cached_tokens or 0) if details else 0
     reply.text = "".join(reply.chunks)
     return reply

@@ -6,6 +6,7 @@ Everything is asked over HTTP or read from /proc; nothing inside the processes i
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -87,9 +88,9 @@ class Cluster:
     log: Path
     started: list[Member] = field(default_factory=list)
 
-    @property
+    @functools.cached_property
     def client(self) -> openai.OpenAI:
-        """A client of the public endpoint that never retries by itself."""
+        """A client of the public endpoint that never retries by itself; thread-safe."""
         return openai.OpenAI(
             base_url=f"{self.endpoint}/v1", api_key="none", max_retries=0, timeout=120
         )
@@ -150,7 +151,8 @@ def run_cluster(tmp_path: Path, *flags: str) -> Iterator[Cluster]:
             ],
         )
         cluster.healthy()
-        yield cluster
+        with cluster.client:
+            yield cluster
     finally:
         process.send_signal(signal.SIGINT)
         try:
