@@ -43,6 +43,15 @@ def size_bytes(key: str, text: str, *, minimum: int = 1) -> int:
     return size
 
 
+def refuse_wildcard(key: str, address: str) -> None:
+    """Raise ValueError if `address`, which peers are told, names every interface and so no host."""
+    if address.rpartition(":")[0] in {"0.0.0.0", "[::]", "*"}:
+        raise ValueError(
+            f"{key}: {address!r} is also what peers are told, and leads them nowhere; "
+            "give the address of the interface that they reach"
+        )
+
+
 class TransferConfig(Table, frozen=True):
     """`[transfer]`: how bytes move."""
 
@@ -54,6 +63,10 @@ class TransferConfig(Table, frozen=True):
     """Threads that carry out submitted batches. More: more batches at once, more contention."""
     timeout_s: PositiveSeconds = 10.0
     """A batch that takes longer has failed."""
+
+    def __post_init__(self) -> None:
+        """Refuse an address that no peer could use."""
+        refuse_wildcard("listen", self.listen)
 
 
 class StoreClientConfig(Table, frozen=True):
@@ -128,6 +141,10 @@ class WorkerConfig(Table, frozen=True):
     """KV slots. Memory is taken at start-up: this times the model's KV bytes a token."""
     threads: Annotated[int, Meta(ge=1, le=1024)] = 1
     """Compute threads. On a shared machine more than its share of cores makes all slower."""
+
+    def __post_init__(self) -> None:
+        """Refuse an address that the conductor could not use."""
+        refuse_wildcard("listen", self.listen)
 
 
 class PrefillConfig(WorkerConfig, frozen=True):

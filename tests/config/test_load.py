@@ -138,3 +138,16 @@ def test_the_kind_of_a_file_is_in_its_name() -> None:
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_every_kind_has_defaults(kind: type) -> None:
     assert load_config(kind)[0] == kind()
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:7500", "[::]:0"])
+@pytest.mark.parametrize("key", ["listen", "transfer.listen"])
+def test_an_address_that_peers_are_told_is_of_one_interface(key: str, address: str) -> None:
+    with pytest.raises(ConfigError, match=r"the address of the interface") as raised:
+        load_config(PrefillConfig, None, {key: address})
+    assert f"--{key.replace('.', '-')}:{key}: {address!r}" in str(raised.value)
+
+
+def test_the_public_endpoint_may_listen_on_every_interface() -> None:
+    config, _ = load_config(ConductorConfig, None, {"listen": "0.0.0.0:8000"})
+    assert config.listen == "0.0.0.0:8000"
