@@ -21,6 +21,7 @@ from mooncake_cli.render import print_table
 from mooncake_cli.supervisor import Supervisor
 from mooncake_core.config import UpConfig
 from mooncake_core.errors import ConfigError
+from mooncake_core.listening import bind
 
 
 def run(
@@ -114,6 +115,7 @@ async def _run(config: UpConfig, console: Console) -> None:
     folder = state_folder()
     for left in await asyncio.to_thread(clean_leftovers, folder):
         console.say(f"ended process {left.pid}, which an earlier `mooncake up` had left")
+    bind(config.listen, "listen").close()  # a port in use is told before anything starts
     console.say(f"prepares the model {config.model.path}, then starts its processes")
     prepared = await asyncio.to_thread(_prepare, config)
     with StateFile(folder) as state:

@@ -230,13 +230,14 @@ def test_being_stopped_while_it_starts_leaves_nothing(home: Home) -> None:
     assert home.is_clean()
 
 
-def test_a_port_in_use_is_one_clear_line(home: Home) -> None:
+def test_a_port_in_use_is_one_clear_line_before_anything_starts(home: Home) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         up = home.start(f"--listen={address}", json_output=False)
         assert up.end() == 1
     (line,) = [line for line in up.log.read_text().splitlines() if line.startswith("mooncake: ")]
     assert address in line and "in use" in line
+    assert "starts its processes" not in up.log.read_text()
     assert home.is_clean()
 
 
