@@ -1,0 +1,70 @@
+"""The core distribution works where none of the optional packages is installed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+OPTIONAL = ("torch", "numpy", "tokenizers", "jinja2", "safetensors", "transformers", "pynvml")
+
+STORE = """
+import asyncio, sys
+for name in OPTIONAL:
+    sys.modules[name] = None  # what is None here raises ImportError on import
+from mooncake_core.config import MasterConfig, StoreClientConfig, StoreConfig, TransferConfig
+from mooncake_core.store import StoreClient
+from mooncake_core.store.master_service import serve_master
+from mooncake_core.store.node_service import serve_store
+from mooncake_core.transfer import TransferEngine
+
+async def started(serve, config, stop):
+    addresses = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(serve(config, ready=addresses.set_result, stop=stop))
+    await asyncio.wait({task, addresses}, return_when=asyncio.FIRST_COMPLETED)
+    return task, addresses.result()
+
+def use(master):
+    engine = TransferEngine(TransferConfig())
+    client = StoreClient(engine, StoreClientConfig(master=master))
+    while not client.stats().nodes:
+        pass
+    assert client.put("key", b"value") and client.get("key") == b"value"
+    assert client.get("another") is None
+    client.close()
+    engine.close()
+
+async def main():
+    stop = asyncio.Event()
+    free = "127.0.0.1:0"
+    master, at = await started(serve_master, MasterConfig(listen=free, admin=free), stop)
+    node, _ = await started(serve_store, StoreConfig(master=at["rpc"], capacity="1 MiB"), stop)
+    await asyncio.to_thread(use, at["rpc"])
+    stop.set()
+    await asyncio.gather(master, node)
+
+asyncio.run(main())
+print("done")
+"""
+
+
+def run(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", f"OPTIONAL = {OPTIONAL}\n{code}"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=Path(__file__).parents[1],
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_store_serves_without_optional_packages() -> None:
+    assert run(STORE) == "done\n"
+
+
+def test_importing_the_core_loads_nothing_heavy() -> None:
+    code = "import sys, mooncake_core; print(*sys.modules)"
+    loaded = set(run(code).split())
+    assert not {name.split(".")[0] for name in loaded} & {*OPTIONAL, "aiohttp"}
+    assert "mooncake_core._native" not in loaded
