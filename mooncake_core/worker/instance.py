@@ -13,7 +13,6 @@ import msgspec
 from aiohttp import web
 
 from mooncake_core.config import WorkerConfig
-from mooncake_core.errors import ConfigError
 from mooncake_core.listening import address_of, bind
 from mooncake_core.messages import InstanceInfo, InstanceLoad, Role
 from mooncake_core.worker.announcer import Announcer, EventSource
@@ -23,23 +22,16 @@ from mooncake_core.worker.peer_id import format_peer_id
 from mooncake_core.worker.runtime import Runtime
 
 Ready = Callable[[dict[str, str]], None]
-_WILDCARDS = {"0.0.0.0", "::", ""}
 
 
 class Instance:
     """An instance's address and identity. Binds when it is made.
 
     Raises:
-        ConfigError: the address cannot be bound, or cannot be told to others.
+        ConfigError: the address cannot be bound.
     """
 
     def __init__(self, config: WorkerConfig, role: Role) -> None:
-        host = config.listen.rpartition(":")[0].strip("[]")
-        if host in _WILDCARDS:
-            raise ConfigError(
-                f"--listen:listen: {config.listen} is no address that others can use; "
-                "name one of this host"
-            )
         self.sock: socket.socket = bind(config.listen, "listen")
         self.address = address_of(self.sock)
         self.url = f"http://{self.address}"

@@ -32,12 +32,6 @@ async def test_an_address_in_use_is_named_with_its_key(tmp_path: Path) -> None:
             await start(serve_decode, config)
 
 
-async def test_an_address_that_others_cannot_use_is_refused(tmp_path: Path) -> None:
-    config = prefill_config(model_config(tmp_path), listen="0.0.0.0:0")
-    with pytest.raises(ConfigError, match=r"listen: 0\.0\.0\.0:0"):
-        await start(serve_prefill, config)
-
-
 async def test_blocks_that_are_not_whole_pages_are_refused(tmp_path: Path) -> None:
     config = prefill_config(model_config(tmp_path), block_tokens=100)
     with pytest.raises(ConfigError, match="block_tokens: 100"):
