@@ -16,7 +16,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import typer
@@ -97,9 +97,23 @@ async def _serve(role: str, config: Any, ready_fd: int) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop_once)
-    module, name = SERVE[role].split(":")
-    serve = getattr(importlib.import_module(module), name)
+    serve = _imported(role)
     await serve(config, ready=lambda bound: _say_ready(role, bound, ready_fd), stop=stop)
+
+
+def _imported(role: str) -> Callable[..., Coroutine[Any, Any, None]]:
+    module, name = SERVE[role].split(":")
+    try:
+        serve: Callable[..., Coroutine[Any, Any, None]]
+        serve = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("mooncake"):
+            raise  # ours: no package would help
+        raise MooncakeError(
+            f"{role} needs the Python package {error.name}, which is not installed; "
+            "`mooncake doctor` says what is missing and how to get it"
+        ) from error
+    return serve
 
 
 def _say_ready(role: str, bound: dict[str, str], ready_fd: int) -> None:

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 OPTIONAL = ("torch", "numpy", "tokenizers", "jinja2", "safetensors", "transformers", "pynvml")
 
 STORE = """
@@ -45,6 +47,18 @@ asyncio.run(main())
 print("done")
 """
 
+ROLE = """
+import sys
+from mooncake_cli.app import main
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name in OPTIONAL:
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, Absent())
+sys.stderr = sys.stdout
+assert main(["ROLE", "--listen=127.0.0.1:0"]) == 1
+"""
+
 
 def run(code: str) -> str:
     done = subprocess.run(
@@ -61,6 +75,17 @@ def run(code: str) -> str:
 
 def test_the_store_serves_without_optional_packages() -> None:
     assert run(STORE) == "done\n"
+
+
+@pytest.mark.parametrize(
+    ("role", "package"), [("prefill", "torch"), ("decode", "torch"), ("conductor", "jinja2")]
+)
+def test_a_role_without_its_packages_is_one_clear_line(role: str, package: str) -> None:
+    (line,) = run(ROLE.replace("ROLE", role)).splitlines()
+    assert line == (
+        f"mooncake: {role} needs the Python package {package}, which is not installed; "
+        "`mooncake doctor` says what is missing and how to get it"
+    )
 
 
 def test_importing_the_core_loads_nothing_heavy() -> None:
