@@ -28,7 +28,7 @@ def get_json(address: str, path: str) -> tuple[int, Any]:
         WireError: whoever answers does not speak HTTP with JSON.
     """
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or "/" in address or not port.isdigit():
         raise ConfigError(f"{address!r} is not host:port, such as 127.0.0.1:8000")
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=TIMEOUT_S)
     try:
@@ -36,9 +36,9 @@ def get_json(address: str, path: str) -> tuple[int, Any]:
         answer = connection.getresponse()
         body = answer.read()
         return answer.status, json.loads(body) if body else None
+    except (http.client.HTTPException, ValueError) as error:  # before OSError: some are both
+        raise WireError(f"http://{address}{path}: the answer is not JSON over HTTP") from error
     except OSError as error:
         raise Unreachable(f"{address}: nobody answers: {error.strerror or error}") from error
-    except (http.client.HTTPException, ValueError) as error:
-        raise WireError(f"http://{address}{path}: the answer is not JSON over HTTP") from error
     finally:
         connection.close()

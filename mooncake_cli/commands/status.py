@@ -49,9 +49,9 @@ def _ask(conductor: str, master: str) -> Report:
     """Return what the servers say; a master that was named knows better than its conductor."""
     report: dict[str, Any] = {}
     if conductor:
-        report.update(_report(conductor))
+        report.update(_report(conductor, "conductor", "members"))
     if master:
-        report["store"] = _report(master)
+        report["store"] = _report(master, "master", "objects")
     return report
 
 
@@ -62,10 +62,13 @@ def _ask_again(conductor: str, master: str) -> Report:
         return {"error": str(error)}
 
 
-def _report(address: str) -> Report:
+def _report(address: str, role: str, key: str) -> Report:
+    """Return what the process of a role says, in which `key` always is."""
     status, report = get_json(address, "/status")
     if status != 200 or not isinstance(report, dict):
         raise MooncakeError(f"http://{address}/status: no status, but HTTP {status}: {report}")
+    if key not in report:
+        raise MooncakeError(f"http://{address}/status: who answers there is no {role}")
     return report
 
 

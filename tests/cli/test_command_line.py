@@ -109,6 +109,7 @@ def test_wrong_usage_ends_with_2(arguments: tuple[str, ...]) -> None:
         (("config", "show", "stroe"), "did you mean 'store'?"),
         (("status", "--conductor=127.0.0.1:1"), "127.0.0.1:1: nobody answers: Connection refused"),
         (("status", "--master=nonsense"), "'nonsense' is not host:port"),
+        (("status", "--conductor=http://127.0.0.1:1"), "'http://127.0.0.1:1' is not host:port"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_1(arguments: tuple[str, ...], problem: str) -> None:

@@ -33,6 +33,29 @@ def test_it_tells_people_that_it_serves_and_stops_when_told() -> None:
         assert process.wait(timeout=20) == 0
 
 
+def test_status_says_when_another_process_answers() -> None:
+    with subprocess.Popen(
+        [*MASTER, "--admin=127.0.0.1:0"], stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        line = line_of(process.stderr, "mooncake master serves")
+        rpc, admin = re.findall(r"127\.0\.0\.1:\d+", line)
+        for flag, problem in (
+            (f"--conductor={admin}", "who answers there is no conductor"),
+            (f"--master={rpc}", "the answer is not JSON over HTTP"),
+        ):
+            answer = subprocess.run(
+                [sys.executable, "-m", "mooncake_cli", "status", flag],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=20,
+            )
+            assert answer.returncode == 1 and problem in answer.stderr, answer
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 0
+
+
 def test_it_tells_a_supervisor_on_the_descriptor_that_it_gave() -> None:
     read_fd, write_fd = os.pipe()
     command = [*MASTER, "--admin=127.0.0.1:0", f"--ready-fd={write_fd}"]
