@@ -86,15 +86,20 @@ class Console:
             return
         rows = [[each["name"], str(each["pid"]), _where(each["addresses"])] for each in reports]
         print_table(["process", "pid", "listens on"], rows)
-        messages = [{"role": "user", "content": "What is a cache?"}]
-        question = {"model": model, "max_tokens": 64, "messages": messages}
+        messages = [{"role": "user", "content": "What is the capital of France?"}]
+        question = {"model": model, "temperature": 0, "max_tokens": 64, "messages": messages}
         print(
             f"\nMooncake serves {model} on http://{endpoint}. Try it:\n\n"
-            f"  curl http://{endpoint}/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+            f"  curl http://{endpoint}/v1/chat/completions -H 'content-type: application/json' \\\n"
             f"    -d '{json.dumps(question)}'\n\n"
-            f"  mooncake status --conductor {endpoint}\n\nCtrl-C stops it.",
+            f"  {_this_command()} status --conductor {endpoint}\n\nCtrl-C stops it.",
             flush=True,
         )
+
+
+def _this_command() -> str:
+    """Return how to call `mooncake` in a line to paste, such as .venv/bin/mooncake."""
+    return sys.argv[0] if Path(sys.argv[0]).name == "mooncake" else "mooncake"
 
 
 def _opened(log_file: Path) -> TextIO:
