@@ -31,7 +31,12 @@ async def serve_store(
     try:
         node = await asyncio.get_running_loop().run_in_executor(None, _start, engine, config)
         try:
-            _log.info("lends %s on %s to %s", config.capacity, engine.endpoint, config.master)
+            _log.info(
+                "offers %s on %s to the master at %s, whenever it is there",
+                config.capacity,
+                engine.endpoint,
+                config.master,
+            )
             ready({"transfer": engine.endpoint})
             await stop.wait()
         finally:

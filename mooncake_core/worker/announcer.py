@@ -57,7 +57,8 @@ class Announcer:
         """As what the conductor knows us."""
         self._complete = False
         """The conductor knows our blocks, but for the events not yet taken."""
-        self._silent = False
+        self._failures = 0
+        """In a row."""
 
     def poke(self) -> None:
         """Send a heartbeat now, after a registration if this instance has a new identity."""
@@ -69,12 +70,12 @@ class Announcer:
             self._wake.clear()
             try:
                 await self._announce()
-                self._silent = False
+                self._failures = 0
             except OSError as error:
                 self._registered, self._complete = None, False
-                if not self._silent:
+                self._failures += 1
+                if self._failures == 2:  # one is no news: where all stop, the conductor is first
                     log.warning("the conductor does not answer, still trying: %s", error)
-                self._silent = True
             # A timer: a wait with a limit may lose a cancellation before Python 3.12.
             timer = asyncio.get_running_loop().call_later(HEARTBEAT_S, self._wake.set)
             try:

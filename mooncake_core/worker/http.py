@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -103,6 +104,10 @@ class Peers:
                 return response.status, await response.read()
         except asyncio.TimeoutError as error:
             raise TimeoutError(f"{url}: no answer within {timeout_s:g} s") from error
+        except aiohttp.ClientConnectorError as error:
+            number = error.os_error.errno or 0  # negative: of a name that is not known
+            reason = os.strerror(number) if number > 0 else error.os_error.strerror
+            raise OSError(f"{url}: {reason or error}") from error
         except aiohttp.ClientError as error:
             raise OSError(f"{url}: {error or type(error).__name__}") from error
 

@@ -9,7 +9,9 @@ from serving import decode_config, model_config, prefill_config, start
 
 from mooncake_core.errors import ConfigError, ModelError
 from mooncake_core.listening import address_of, bind
+from mooncake_core.messages import Failed
 from mooncake_core.worker.decode_service import serve_decode
+from mooncake_core.worker.http import Peers
 from mooncake_core.worker.prefill_service import serve_prefill
 
 
@@ -30,6 +32,18 @@ async def test_an_address_in_use_is_named_with_its_key(tmp_path: Path) -> None:
         config = decode_config(model_config(tmp_path), listen=taken)
         with pytest.raises(ConfigError, match=f"^--listen:listen: {taken} is in use"):
             await start(serve_decode, config)
+
+
+async def test_a_peer_that_is_not_there_is_told_in_plain_words() -> None:
+    with socket.socket() as taken:  # bound, but not listening
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://{address_of(taken)}/cancel"
+        peers = Peers()
+        try:
+            with pytest.raises(OSError, match=f"^{url}: Connection refused$"):
+                await peers.post(url, Failed(error="e", retryable=False), 5.0)
+        finally:
+            await peers.close()
 
 
 async def test_blocks_that_are_not_whole_pages_are_refused(tmp_path: Path) -> None:
