@@ -25,7 +25,7 @@ def cluster_of_dtype(
         yield cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster that serves the default model."""
     with run_cluster(tmp_path_factory.mktemp("up")) as cluster:
