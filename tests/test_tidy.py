@@ -124,7 +124,11 @@ def test_functions_and_files_fit_on_a_screen_or_a_few() -> None:
 
 
 def test_nothing_is_left_to_do_and_nothing_names_a_workplace() -> None:
-    marks = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError|/work/|/farm/", re.ASCII)
+    # Where this checkout lies says something about this machine, and nothing about the project.
+    places = "|".join({re.escape(f"{folder}/") for folder in (ROOT, ROOT.parent) if folder.name})
+    marks = re.compile(
+        rf"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError|(?<![\w.-])({places})", re.ASCII
+    )
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path in tracked("*.py", "*.cc", "*.h", "*.md", "*.toml", "Makefile", "*.sh")
