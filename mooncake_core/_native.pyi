@@ -42,6 +42,8 @@ class Code(enum.Enum):
 
     kWrongPeer = 16
 
+    kCancelled = 17
+
 class Error(Exception):
     """What a native call reports: args are (Code, message)."""
 

@@ -10,6 +10,7 @@ MooncakeError                what the world did wrong
 ├── RequestError             a user's request is wrong; the message is for the user
 ├── TransferError            bytes did not move
 │   ├── TransferTimeout      the deadline passed; the target is dirty until fenced
+│   ├── TransferCancelled    its caller gave the batch up
 │   ├── PeerUnreachable      no connection, or it died
 │   ├── BufferNotRegistered  an address outside every registered buffer
 │   ├── ChecksumMismatch     the bytes that arrived are not the bytes that were sent
@@ -80,6 +81,10 @@ class TransferTimeout(TransferError):
     """The deadline passed; the target is dirty until its owner has fenced the writer."""
 
     retryable = True
+
+
+class TransferCancelled(TransferError):
+    """The batch's caller gave it up; what it was writing is dirty."""
 
 
 class PeerUnreachable(TransferError):

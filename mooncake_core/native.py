@@ -36,6 +36,7 @@ ERROR_OF_CODE: dict[_native.Code, type[Exception]] = {
     Code.kSystem: errors.TransferError,
     Code.kClosed: errors.TransferError,
     Code.kWrongPeer: errors.WrongPeer,
+    Code.kCancelled: errors.TransferCancelled,
 }
 """Every code but kOk. Codes that are answers to their callers stand here too."""
 

@@ -30,6 +30,7 @@ enum class Code : int {
   kSystem = 14,              // the operating system refused; the message has errno
   kClosed = 15,              // the object was closed
   kWrongPeer = 16,           // who answered is not who was asked for
+  kCancelled = 17,           // its caller gave it up; remote state may be dirty
 };
 
 class [[nodiscard]] Status {
@@ -43,8 +44,17 @@ class [[nodiscard]] Status {
   Code code() const { return code_; }
   const std::string& message() const { return message_; }
 
+  // True: memory of a peer that was to be written may hold anything, and may still be changing,
+  // until its owner has fenced the writer. False: it is as it was.
+  bool is_dirty() const { return is_dirty_; }
+  Status AsDirty() && {
+    is_dirty_ = !ok();
+    return std::move(*this);
+  }
+
  private:
   Code code_ = Code::kOk;
+  bool is_dirty_ = false;
   std::string message_;
 };
 

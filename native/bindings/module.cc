@@ -39,7 +39,8 @@ void BindError(nb::module_& m) {
       .value("kUnavailable", Code::kUnavailable)
       .value("kSystem", Code::kSystem)
       .value("kClosed", Code::kClosed)
-      .value("kWrongPeer", Code::kWrongPeer);
+      .value("kWrongPeer", Code::kWrongPeer)
+      .value("kCancelled", Code::kCancelled);
   // args are (code, message).
   error_type = PyErr_NewExceptionWithDoc("mooncake_core._native.Error",
                                          "What a native call reports: args are (Code, message).",

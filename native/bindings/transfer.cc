@@ -40,8 +40,11 @@ std::vector<Piece> Pieces(const Numbers& addresses, const Numbers& offsets,
 }
 
 std::shared_ptr<Engine> CreateEngine(const std::string& listen, bool use_shm, int io_threads) {
-  const SameHost same_host = use_shm ? SameHost::kShm : SameHost::kNetwork;
-  return Unwrap(Engine::Create({listen, same_host, io_threads}));
+  EngineOptions options;
+  options.listen = listen;
+  options.same_host = use_shm ? SameHost::kShm : SameHost::kNetwork;
+  options.io_threads = io_threads;
+  return Unwrap(Engine::Create(options));
 }
 
 Remote OpenSegment(Engine& engine, const std::string& endpoint, uint64_t segment_id,
@@ -52,14 +55,14 @@ Remote OpenSegment(Engine& engine, const std::string& endpoint, uint64_t segment
 void Execute(Engine& engine, Op op, const Remote& remote, const Numbers& addresses,
              const Numbers& offsets, const Numbers& lengths, double timeout_s) {
   const Deadline deadline = Deadline::After(timeout_s);
-  Check(engine.Execute(op, remote, Pieces(addresses, offsets, lengths), deadline));
+  Check(engine.Execute(op, remote, Pieces(addresses, offsets, lengths), {deadline}));
 }
 
 std::shared_ptr<Transfer> Submit(Engine& engine, Op op, const Remote& remote,
                                  const Numbers& addresses, const Numbers& offsets,
                                  const Numbers& lengths, double timeout_s) {
   const Deadline deadline = Deadline::After(timeout_s);
-  return Unwrap(engine.Submit(op, remote, Pieces(addresses, offsets, lengths), deadline));
+  return Unwrap(engine.Submit(op, remote, Pieces(addresses, offsets, lengths), {deadline}));
 }
 
 bool Fence(Engine& engine, uint64_t peer_id, double timeout_s) {

@@ -117,9 +117,9 @@ Status Reader::RunOnNode(const Placement& node, std::span<Task*> tasks) {
   auto segment = context_->segments.Open(node, peer_id, deadline);
   if (!segment.ok()) return Failed(segment.status(), peer_id);
   Status status;
-  if (!payload.empty()) status = engine.Execute(Op::kRead, segment.value(), payload, deadline);
+  if (!payload.empty()) status = engine.Execute(Op::kRead, segment.value(), payload, {deadline});
   // Only after the payload: a new owner of the extent writes its header first.
-  if (status.ok()) status = engine.Execute(Op::kRead, segment.value(), heads, deadline);
+  if (status.ok()) status = engine.Execute(Op::kRead, segment.value(), heads, {deadline});
   if (!status.ok()) {
     if (!IsCallersFault(status)) context_->segments.Drop(node.node, status);
     return Failed(status, peer_id);

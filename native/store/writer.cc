@@ -112,7 +112,7 @@ Status Writer::WriteCopy(size_t at, uint64_t offset, std::span<const Range> memo
   AppendPieces(memory, placement.offset + offset, pieces);
   if (pieces.empty()) return Status::Ok();
   Engine& engine = context_->session.engine();
-  const Status status = engine.Execute(Op::kWrite, segment.value(), pieces, deadline);
+  const Status status = engine.Execute(Op::kWrite, segment.value(), pieces, {deadline});
   if (!status.ok() && !IsCallersFault(status)) {
     context_->segments.Drop(placement.node, status);
     LoseCopy(at, status, true);

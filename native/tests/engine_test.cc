@@ -37,7 +37,7 @@ struct Pair {
   }
   Status Write(const std::shared_ptr<RemoteSegment>& remote) const {
     const Piece all{local->address(), 0, local->size_bytes()};
-    return user->Execute(Op::kWrite, remote, {&all, 1}, Soon());
+    return user->Execute(Op::kWrite, remote, {&all, 1}, {Soon()});
   }
 
   std::shared_ptr<Engine> owner;
@@ -86,8 +86,8 @@ void WriteAndRead(Engine& engine, const std::shared_ptr<RemoteSegment>& remote, 
   const auto in = Scattered(local->address() + kShare, index * kShare, kCount, kLength);
   for (int round = 1; round <= 5; ++round) {
     std::memset(local->data(), index * 16 + round, kShare);
-    EXPECT(engine.Execute(Op::kWrite, remote, out, Soon()).ok());
-    const auto transfer = engine.Submit(Op::kRead, remote, in, Soon());
+    EXPECT(engine.Execute(Op::kWrite, remote, out, {Soon()}).ok());
+    const auto transfer = engine.Submit(Op::kRead, remote, in, {Soon()});
     EXPECT(transfer.ok() && transfer.value()->Wait(Soon())->ok());
     EXPECT(std::memcmp(local->data(), local->data() + kShare, kShare) == 0);
   }
@@ -180,7 +180,7 @@ TEST(SegmentsComeAndGoUnderTheirUsers) {
         const Piece own{pair.local->address(), 8192u * (i + 1), 8192};
         while (!is_done) {
           const auto remote = pair.Open().value();
-          EXPECT(pair.user->Execute(Op::kWrite, remote, {&own, 1}, Soon()).ok());
+          EXPECT(pair.user->Execute(Op::kWrite, remote, {&own, 1}, {Soon()}).ok());
         }
       });
     }
@@ -190,7 +190,7 @@ TEST(SegmentsComeAndGoUnderTheirUsers) {
       EXPECT(remote.ok());
       pair.owner->CloseSegment(*passing);
       const Piece piece{pair.local->address(), 0, 4096};
-      const Status late = pair.user->Execute(Op::kWrite, remote.value(), {&piece, 1}, Soon());
+      const Status late = pair.user->Execute(Op::kWrite, remote.value(), {&piece, 1}, {Soon()});
       EXPECT(late.code() == Code::kNotFound);
     }
     is_done = true;

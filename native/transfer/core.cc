@@ -73,12 +73,13 @@ Result<std::shared_ptr<RemoteSegment>> Core::OpenSegment(const std::string& endp
     auto found = FindPeer(endpoint, deadline);
     if (!found.ok()) return found.status();
     const auto& [peer, is_new] = found.value();
-    auto path = peer->Open(id, deadline);
-    if (path.ok()) return std::make_shared<RemoteSegment>(peer, std::move(path).value());
+    auto attachment = peer->Open(id, deadline);
+    if (attachment.ok())
+      return std::make_shared<RemoteSegment>(peer, std::move(attachment).value());
     // A peer from before may be another process by now; a new connection knows.
-    const bool is_stale = !is_new && path.status().code() == Code::kPeerUnreachable;
-    if (path.status().code() == Code::kPeerUnreachable) ForgetPeer(peer);
-    if (!is_stale) return path.status();
+    const bool is_stale = !is_new && attachment.status().code() == Code::kPeerUnreachable;
+    if (attachment.status().code() == Code::kPeerUnreachable) ForgetPeer(peer);
+    if (!is_stale) return attachment.status();
   }
 }
 
@@ -148,25 +149,26 @@ Result<BufferTable::Claim> Core::Admit(Op op, const RemoteSegment& remote,
 }
 
 Status Core::Execute(Op op, const std::shared_ptr<RemoteSegment>& remote,
-                     std::span<const Piece> pieces, Deadline deadline) {
+                     std::span<const Piece> pieces, const BatchOptions& options) {
   const auto claim = Admit(op, *remote, pieces);
   if (!claim.ok()) return claim.status();
-  return remote->path_->Execute(op, pieces, deadline);
+  return remote->attachment_->Execute(op, pieces, options);
 }
 
 Result<std::shared_ptr<Transfer>> Core::Submit(Op op, std::shared_ptr<RemoteSegment> remote,
-                                               std::span<const Piece> pieces, Deadline deadline) {
+                                               std::span<const Piece> pieces,
+                                               const BatchOptions& options) {
   auto claim = Admit(op, *remote, pieces);
   if (!claim.ok()) return claim.status();
   auto transfer = std::make_shared<Transfer>();
   auto held = std::make_shared<std::optional<BufferTable::Claim>>(std::move(claim).value());
-  auto job = [op, remote = std::move(remote), held, transfer, deadline,
+  auto job = [op, remote = std::move(remote), held, transfer, options,
               batch = std::vector<Piece>(pieces.begin(), pieces.end())](Status status) {
-    if (status.ok()) status = remote->path_->Execute(op, batch, deadline);
+    if (status.ok()) status = remote->attachment_->Execute(op, batch, options);
     held->reset();  // before anybody hears that the batch has ended
     transfer->Complete(std::move(status));
   };
-  MC_RETURN_IF_ERROR(io_pool_.Submit(std::move(job), deadline));
+  MC_RETURN_IF_ERROR(io_pool_.Submit(std::move(job), options.deadline));
   return transfer;
 }
 

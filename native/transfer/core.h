@@ -36,9 +36,10 @@ class Core {
   Result<std::shared_ptr<RemoteSegment>> OpenSegment(const std::string& endpoint, uint64_t id,
                                                      Deadline deadline);
   Status Execute(Op op, const std::shared_ptr<RemoteSegment>& remote, std::span<const Piece> pieces,
-                 Deadline deadline);
+                 const BatchOptions& options);
   Result<std::shared_ptr<Transfer>> Submit(Op op, std::shared_ptr<RemoteSegment> remote,
-                                           std::span<const Piece> pieces, Deadline deadline);
+                                           std::span<const Piece> pieces,
+                                           const BatchOptions& options);
   Result<bool> Fence(uint64_t peer_id, Deadline deadline);
   Result<uint64_t> Rotate();
   void Close();

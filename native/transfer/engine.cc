@@ -6,14 +6,14 @@
 
 namespace mooncake {
 
-RemoteSegment::RemoteSegment(std::shared_ptr<Peer> peer, std::shared_ptr<Path> path)
-    : peer_(std::move(peer)), path_(std::move(path)) {}
+RemoteSegment::RemoteSegment(std::shared_ptr<Peer> peer, std::shared_ptr<Attachment> attachment)
+    : peer_(std::move(peer)), attachment_(std::move(attachment)) {}
 RemoteSegment::~RemoteSegment() = default;
 
-uint64_t RemoteSegment::id() const { return path_->segment_id(); }
-uint64_t RemoteSegment::size_bytes() const { return path_->size_bytes(); }
+uint64_t RemoteSegment::id() const { return attachment_->segment_id(); }
+uint64_t RemoteSegment::size_bytes() const { return attachment_->size_bytes(); }
 const std::string& RemoteSegment::endpoint() const { return peer_->endpoint(); }
-std::string_view RemoteSegment::transport() const { return path_->transport(); }
+std::string_view RemoteSegment::transport() const { return attachment_->transport(); }
 
 Result<std::shared_ptr<Engine>> Engine::Create(const EngineOptions& options) {
   auto core = Core::Create(options);
@@ -53,13 +53,14 @@ Result<std::shared_ptr<RemoteSegment>> Engine::OpenSegment(const std::string& en
 }
 
 Status Engine::Execute(Op op, const std::shared_ptr<RemoteSegment>& remote,
-                       std::span<const Piece> pieces, Deadline deadline) {
-  return core_->Execute(op, remote, pieces, deadline);
+                       std::span<const Piece> pieces, const BatchOptions& options) {
+  return core_->Execute(op, remote, pieces, options);
 }
 
 Result<std::shared_ptr<Transfer>> Engine::Submit(Op op, std::shared_ptr<RemoteSegment> remote,
-                                                 std::span<const Piece> pieces, Deadline deadline) {
-  return core_->Submit(op, std::move(remote), pieces, deadline);
+                                                 std::span<const Piece> pieces,
+                                                 const BatchOptions& options) {
+  return core_->Submit(op, std::move(remote), pieces, options);
 }
 
 Result<bool> Engine::Fence(uint64_t peer_id, Deadline deadline) {

@@ -31,14 +31,14 @@
 namespace mooncake {
 
 class Core;
-class Path;
+class Attachment;
 class Peer;
 
 // A segment of another engine (or of this one), opened under the peer id that this engine had then.
 // After Rotate(), or after the owner fenced that id, its operations fail with kFenced, for ever.
 class RemoteSegment : public std::enable_shared_from_this<RemoteSegment> {
  public:
-  RemoteSegment(std::shared_ptr<Peer> peer, std::shared_ptr<Path> path);
+  RemoteSegment(std::shared_ptr<Peer> peer, std::shared_ptr<Attachment> attachment);
   ~RemoteSegment();
 
   uint64_t id() const;
@@ -49,7 +49,7 @@ class RemoteSegment : public std::enable_shared_from_this<RemoteSegment> {
  private:
   friend class Core;
   std::shared_ptr<Peer> peer_;
-  std::shared_ptr<Path> path_;
+  std::shared_ptr<Attachment> attachment_;
 };
 
 class Engine : public std::enable_shared_from_this<Engine> {
@@ -90,12 +90,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // before anything has moved; kTimeout, kPeerUnreachable, kFenced, kNotFound (the segment was
   // closed), kClosed.
   Status Execute(Op op, const std::shared_ptr<RemoteSegment>& remote, std::span<const Piece> pieces,
-                 Deadline deadline);
+                 const BatchOptions& options);
 
   // The same on an io thread. Argument errors are reported here. Blocks while the queue is full, at
   // most until `deadline` (kTimeout). The local memory is in use until the transfer has ended.
   Result<std::shared_ptr<Transfer>> Submit(Op op, std::shared_ptr<RemoteSegment> remote,
-                                           std::span<const Piece> pieces, Deadline deadline);
+                                           std::span<const Piece> pieces,
+                                           const BatchOptions& options);
 
   // Bars `peer_id` for ever, and waits until it can write none of this engine's memory: its
   // connections are closed and drained, its mappings unmapped or its process dead. True when that

@@ -31,20 +31,20 @@ Peer::Peer(std::string endpoint, Self self, HelloReply reply, std::shared_ptr<Tc
       reply_(std::move(reply)),
       tcp_(std::move(tcp)) {}
 
-Result<std::shared_ptr<Path>> Peer::Open(uint64_t segment_id, Deadline deadline) {
-  if (auto path = Cached(segment_id)) return path;
+Result<std::shared_ptr<Attachment>> Peer::Open(uint64_t segment_id, Deadline deadline) {
+  if (auto attachment = Cached(segment_id)) return attachment;
   const std::shared_ptr<ShmTransport> shm = Shm(deadline);
   if (shm == nullptr) return tcp_->Open(segment_id, deadline);
-  auto path = shm->Open(segment_id, deadline);
-  if (!path.ok()) {
-    const Code code = path.status().code();
+  auto attachment = shm->Open(segment_id, deadline);
+  if (!attachment.ok()) {
+    const Code code = attachment.status().code();
     const bool is_final = code == Code::kNotFound || code == Code::kFenced || deadline.passed();
-    return is_final ? path : tcp_->Open(segment_id, deadline);
+    return is_final ? attachment : tcp_->Open(segment_id, deadline);
   }
   const std::lock_guard lock(mutex_);
-  std::erase_if(shm_paths_, [](const auto& entry) { return entry.second.expired(); });
-  shm_paths_.insert_or_assign(segment_id, path.value());
-  return path;
+  std::erase_if(shm_attachments_, [](const auto& entry) { return entry.second.expired(); });
+  shm_attachments_.insert_or_assign(segment_id, attachment.value());
+  return attachment;
 }
 
 void Peer::End(const Status& reason) {
@@ -58,14 +58,14 @@ void Peer::End(const Status& reason) {
   tcp_->End(reason);
 }
 
-std::shared_ptr<Path> Peer::Cached(uint64_t segment_id) {
-  std::shared_ptr<Path> path;
+std::shared_ptr<Attachment> Peer::Cached(uint64_t segment_id) {
+  std::shared_ptr<Attachment> attachment;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = shm_paths_.find(segment_id);
-    if (found != shm_paths_.end()) path = found->second.lock();
+    const auto found = shm_attachments_.find(segment_id);
+    if (found != shm_attachments_.end()) attachment = found->second.lock();
   }
-  return path != nullptr && path->IsUsable() ? path : nullptr;
+  return attachment != nullptr && attachment->IsUsable() ? attachment : nullptr;
 }
 
 // The transport to a peer on this host; null when it is to be reached, or can only be reached,

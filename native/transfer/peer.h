@@ -37,7 +37,7 @@ class Peer {
   uint64_t own_peer_id() const { return self_.peer_id; }
 
   // Chooses the transport: shm where that is possible and wanted, else tcp.
-  Result<std::shared_ptr<Path>> Open(uint64_t segment_id, Deadline deadline);
+  Result<std::shared_ptr<Attachment>> Open(uint64_t segment_id, Deadline deadline);
 
   // Ends all transports; see Transport::End.
   void End(const Status& reason);
@@ -49,7 +49,7 @@ class Peer {
  private:
   Peer(std::string endpoint, Self self, HelloReply reply, std::shared_ptr<TcpTransport> tcp);
   std::shared_ptr<ShmTransport> Shm(Deadline deadline);
-  std::shared_ptr<Path> Cached(uint64_t segment_id);
+  std::shared_ptr<Attachment> Cached(uint64_t segment_id);
 
   const std::string endpoint_;
   const Self self_;
@@ -59,7 +59,7 @@ class Peer {
   std::mutex mutex_;
   Status end_;
   std::shared_ptr<ShmTransport> shm_;  // null: not connected (yet)
-  std::unordered_map<uint64_t, std::weak_ptr<Path>> shm_paths_;
+  std::unordered_map<uint64_t, std::weak_ptr<Attachment>> shm_attachments_;
 };
 
 }  // namespace mooncake

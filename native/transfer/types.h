@@ -1,8 +1,14 @@
 // The words of the transfer engine.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <map>
 #include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/status.h"
 
 namespace mooncake {
 
@@ -22,6 +28,37 @@ enum class Access : uint8_t {
   kBoth,
 };
 
+// Foreground batches go ahead of background ones on every path.
+enum class Priority : uint8_t { kForeground, kBackground };
+
+// Asks a batch to end early. It does within some 10 ms, with kCancelled.
+//
+// Thread safety: all methods may be called by any thread.
+class CancelFlag {
+ public:
+  void Set() { is_set_.store(true, std::memory_order_relaxed); }
+  bool is_set() const { return is_set_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> is_set_ = false;
+};
+
+// How a batch is to be carried out.
+struct BatchOptions {
+  Deadline deadline;
+  Priority priority = Priority::kForeground;
+  const CancelFlag* cancel = nullptr;  // null: it cannot be cancelled
+
+  // kCancelled or kTimeout once the batch should give up.
+  Status CheckTime() const {
+    if (cancel != nullptr && cancel->is_set()) {
+      return Status(Code::kCancelled, "the batch was cancelled");
+    }
+    if (deadline.passed()) return Status(Code::kTimeout, "the batch did not end in time");
+    return Status::Ok();
+  }
+};
+
 enum class SameHost : uint8_t {
   kShm,      // map the memory of peers on this host
   kNetwork,  // reach peers on this host as any other
@@ -32,6 +69,31 @@ struct EngineOptions {
   SameHost same_host = SameHost::kShm;
   int io_threads = 2;   // carry out submitted batches
   double hello_s = 10;  // how long a connection to this engine may take to say who it is
+  std::vector<std::string> addresses;  // further addresses of this host, each a path of its own
+  int serve_threads = 1;               // move the bytes of TCP peers
+  uint64_t slice_bytes = 1u << 20;     // at most so much at once on one path
+  // Location of memory -> the local addresses near it. A path over another one is second choice.
+  // A location that is absent is near to all.
+  std::map<std::string, std::vector<std::string>> preferred;
+};
+
+// What one path has done so far.
+struct PathStatistics {
+  std::string peer = {};       // its endpoint
+  std::string transport = {};  // "shm" or "tcp"
+  std::string local = {};      // address; empty: the kernel chooses
+  std::string remote = {};     // address
+  std::string state = {};      // "up", "quarantined" or "probing"
+  std::string reason = {};     // of the last quarantine
+  uint64_t read_bytes = 0;
+  uint64_t written_bytes = 0;
+  uint64_t slices = 0;         // completed
+  uint64_t resent_slices = 0;  // began here, and were completed on another path or connection
+  uint64_t failures = 0;       // connections that died or were given up
+  uint64_t quarantines = 0;
+  uint64_t connections = 0;      // open now
+  uint64_t in_flight_bytes = 0;  // now
+  double rate_bytes_per_s = 0;   // as last measured
 };
 
 }  // namespace mooncake

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "transfer/transports/shm_path.h"
+#include "transfer/transports/shm_attachment.h"
 
 namespace mooncake {
 namespace {
@@ -37,7 +37,7 @@ Result<std::shared_ptr<ShmTransport>> ShmTransport::Connect(const std::string& n
 ShmTransport::ShmTransport(Fd socket, std::shared_ptr<Loop> loop)
     : socket_(std::move(socket)), loop_(std::move(loop)) {}
 
-Result<std::shared_ptr<Path>> ShmTransport::Open(uint64_t segment_id, Deadline deadline) {
+Result<std::shared_ptr<Attachment>> ShmTransport::Open(uint64_t segment_id, Deadline deadline) {
   Lock lock(mutex_);
   if (!end_.ok()) return end_;
   const uint64_t handle = ++last_handle_;
@@ -51,18 +51,23 @@ Result<std::shared_ptr<Path>> ShmTransport::Open(uint64_t segment_id, Deadline d
     Settle();
     return end_.ok() ? mapping.status() : end_;
   }
-  auto path = std::make_shared<ShmPath>(segment_id, size_bytes, handle, std::move(mapping).value(),
-                                        shared_from_this());
-  path->is_gone_ = gone_.contains(segment_id);
-  paths_.insert(path.get());
+  auto attachment = std::make_shared<ShmAttachment>(segment_id, size_bytes, handle,
+                                                    std::move(mapping).value(), shared_from_this());
+  attachment->is_gone_ = gone_.contains(segment_id);
+  attachments_.insert(attachment.get());
   Settle();
-  return std::shared_ptr<Path>(std::move(path));
+  return std::shared_ptr<Attachment>(std::move(attachment));
 }
 
 void ShmTransport::End(const Status& reason) {
   Lock lock(mutex_);
   EndLocked(reason);
   changed_.wait(lock, [&] { return copies_ == 0; });
+}
+
+void ShmTransport::AppendStatistics(std::vector<PathStatistics>& statistics) const {
+  const std::lock_guard lock(mutex_);
+  statistics.push_back({.transport = "shm", .state = "up", .connections = is_connected_ ? 1u : 0u});
 }
 
 bool ShmTransport::IsEnded() const {
@@ -75,57 +80,58 @@ void ShmTransport::OnReady(uint64_t token, uint32_t) {
   if (!Drain()) loop_->Forget(token);
 }
 
-Result<uint8_t*> ShmTransport::Enter(ShmPath& path, Op op, Deadline deadline) {
+Result<uint8_t*> ShmTransport::Enter(ShmAttachment& attachment, Op op, Deadline deadline) {
   Lock lock(mutex_);
   Drain();
   if (!end_.ok()) return end_;
-  if (path.is_gone_) return SegmentGone(path.segment_id());
+  if (attachment.is_gone_) return SegmentGone(attachment.segment_id());
   ++copies_;
-  ++path.copies_;
-  const Status mapped = EnsureMapped(lock, path, op, deadline);
-  if (!mapped.ok()) return LeaveLocked(path, mapped);
-  return op == Op::kWrite ? path.writable_.data() : path.readable_.data();
+  ++attachment.copies_;
+  const Status mapped = EnsureMapped(lock, attachment, op, deadline);
+  if (!mapped.ok()) return LeaveLocked(attachment, mapped);
+  return op == Op::kWrite ? attachment.writable_.data() : attachment.readable_.data();
 }
 
-Status ShmTransport::Leave(ShmPath& path, Status status) {
+Status ShmTransport::Leave(ShmAttachment& attachment, Status status) {
   Lock lock(mutex_);
   Drain();
-  return LeaveLocked(path, std::move(status));
+  return LeaveLocked(attachment, std::move(status));
 }
 
 // Ends a copy. What has happened meanwhile outweighs how the copy went.
-Status ShmTransport::LeaveLocked(ShmPath& path, Status status) {
+Status ShmTransport::LeaveLocked(ShmAttachment& attachment, Status status) {
   --copies_;
-  --path.copies_;
+  --attachment.copies_;
   Settle();
   changed_.notify_all();
   if (!end_.ok()) return end_;
-  if (path.is_gone_) return SegmentGone(path.segment_id());
+  if (attachment.is_gone_) return SegmentGone(attachment.segment_id());
   return status;
 }
 
-// Called by the destructor of a path: no copy is under way.
-void ShmTransport::Close(ShmPath& path) {
+// Called by the destructor of an attachment: no copy is under way.
+void ShmTransport::Close(ShmAttachment& attachment) {
   const std::lock_guard lock(mutex_);
-  paths_.erase(&path);
-  ReleasePath(path);
+  attachments_.erase(&attachment);
+  ReleaseAttachment(attachment);
 }
 
-void ShmTransport::ReleasePath(ShmPath& path) {
-  if (path.readable_.data() == nullptr) return;
-  path.readable_.Unmap();
-  path.writable_.Unmap();
-  const Status told = SendPacket(socket_, Message::kRelease, 0, EncodeNumber(path.handle_));
+void ShmTransport::ReleaseAttachment(ShmAttachment& attachment) {
+  if (attachment.readable_.data() == nullptr) return;
+  attachment.readable_.Unmap();
+  attachment.writable_.Unmap();
+  const Status told = SendPacket(socket_, Message::kRelease, 0, EncodeNumber(attachment.handle_));
   if (!told.ok()) EndLocked(told);
 }
 
-Status ShmTransport::EnsureMapped(Lock& lock, ShmPath& path, Op op, Deadline deadline) {
-  if (op == Op::kRead || path.writable_.data() != nullptr) return Status::Ok();
+Status ShmTransport::EnsureMapped(Lock& lock, ShmAttachment& attachment, Op op, Deadline deadline) {
+  if (op == Op::kRead || attachment.writable_.data() != nullptr) return Status::Ok();
   uint64_t size_bytes = 0;
-  auto mapping = MapSegment(lock, {path.handle_, path.segment_id(), true}, size_bytes, deadline);
+  auto mapping =
+      MapSegment(lock, {attachment.handle_, attachment.segment_id(), true}, size_bytes, deadline);
   if (!mapping.ok()) return mapping.status();
   if (!end_.ok()) return end_;
-  if (path.writable_.data() == nullptr) path.writable_ = std::move(mapping).value();
+  if (attachment.writable_.data() == nullptr) attachment.writable_ = std::move(mapping).value();
   return Status::Ok();
 }
 
@@ -194,8 +200,8 @@ void ShmTransport::OnSegmentGone(const Packet& packet) {
   const auto id = DecodeNumber(packet.body);
   if (!id.ok()) return;
   gone_.insert(id.value());
-  for (ShmPath* path : paths_) {
-    if (path->segment_id() == id.value()) path->is_gone_ = true;
+  for (ShmAttachment* attachment : attachments_) {
+    if (attachment->segment_id() == id.value()) attachment->is_gone_ = true;
   }
   Settle();
 }
@@ -210,8 +216,9 @@ void ShmTransport::EndLocked(const Status& reason) {
 
 // Gives memory back as soon as no copy is under way in it.
 void ShmTransport::Settle() {
-  for (ShmPath* path : paths_) {
-    if (path->copies_ == 0 && (path->is_gone_ || !end_.ok())) ReleasePath(*path);
+  for (ShmAttachment* attachment : attachments_) {
+    if (attachment->copies_ == 0 && (attachment->is_gone_ || !end_.ok()))
+      ReleaseAttachment(*attachment);
   }
   if (end_.ok() || copies_ > 0 || has_said_bye_) return;
   has_said_bye_ = true;

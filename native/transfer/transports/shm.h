@@ -25,7 +25,7 @@
 
 namespace mooncake {
 
-class ShmPath;
+class ShmAttachment;
 
 class ShmTransport : public Transport,
                      public Watcher,
@@ -36,39 +36,40 @@ class ShmTransport : public Transport,
                                                        std::shared_ptr<Loop> loop,
                                                        Deadline deadline);
 
-  Result<std::shared_ptr<Path>> Open(uint64_t segment_id, Deadline deadline) override;
+  Result<std::shared_ptr<Attachment>> Open(uint64_t segment_id, Deadline deadline) override;
   void End(const Status& reason) override;
   bool IsEnded() const override;
+  void AppendStatistics(std::vector<PathStatistics>& statistics) const override;
   void OnReady(uint64_t token, uint32_t events) override;
 
  private:
-  friend class ShmPath;
+  friend class ShmAttachment;
   using Lock = std::unique_lock<std::mutex>;
 
   ShmTransport(Fd socket, std::shared_ptr<Loop> loop);
 
-  // What ShmPath needs around a copy: memory that stays mapped until Leave.
-  Result<uint8_t*> Enter(ShmPath& path, Op op, Deadline deadline);
-  Status Leave(ShmPath& path, Status status);
-  Status LeaveLocked(ShmPath& path, Status status);
-  void Close(ShmPath& path);
+  // What ShmAttachment needs around a copy: memory that stays mapped until Leave.
+  Result<uint8_t*> Enter(ShmAttachment& attachment, Op op, Deadline deadline);
+  Status Leave(ShmAttachment& attachment, Status status);
+  Status LeaveLocked(ShmAttachment& attachment, Status status);
+  void Close(ShmAttachment& attachment);
   bool is_interrupted() const { return is_interrupted_.load(std::memory_order_relaxed); }
 
   Result<Packet> Ask(Lock& lock, Message type, std::span<const uint8_t> body, Deadline deadline);
   Result<Mapping> MapSegment(Lock& lock, const Map& map, uint64_t& size_bytes, Deadline deadline);
-  Status EnsureMapped(Lock& lock, ShmPath& path, Op op, Deadline deadline);
+  Status EnsureMapped(Lock& lock, ShmAttachment& attachment, Op op, Deadline deadline);
   bool Drain();
   void OnPacket(Packet packet);
   void OnSegmentGone(const Packet& packet);
   void EndLocked(const Status& reason);
   void Settle();
-  void ReleasePath(ShmPath& path);
+  void ReleaseAttachment(ShmAttachment& attachment);
 
   const Fd socket_;
   const std::shared_ptr<Loop> loop_;
   std::atomic<bool> is_interrupted_ = false;  // mirrors !end_.ok() for copies under way
 
-  mutable std::mutex mutex_;  // guards all below, and the state of paths
+  mutable std::mutex mutex_;  // guards all below, and the state of attachments
   std::condition_variable changed_;
   Status end_;
   bool is_connected_ = true;
@@ -78,7 +79,7 @@ class ShmTransport : public Transport,
   uint64_t last_handle_ = 0;
   std::unordered_map<uint64_t, Packet> answers_;
   std::unordered_set<uint64_t> asked_;  // request ids that somebody waits for
-  std::unordered_set<ShmPath*> paths_;
+  std::unordered_set<ShmAttachment*> attachments_;
   std::unordered_set<uint64_t> gone_;  // segments that the owner has closed
 };
 

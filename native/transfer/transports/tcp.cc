@@ -8,15 +8,15 @@ namespace {
 constexpr size_t kIdleLanes = 16;  // kept open for the next batches
 constexpr double kExplainSeconds = 1.0;
 
-class TcpPath : public Path {
+class TcpAttachment : public Attachment {
  public:
-  TcpPath(uint64_t segment_id, uint64_t size_bytes, std::shared_ptr<TcpTransport> transport)
-      : Path(segment_id, size_bytes), transport_(std::move(transport)) {}
+  TcpAttachment(uint64_t segment_id, uint64_t size_bytes, std::shared_ptr<TcpTransport> transport)
+      : Attachment(segment_id, size_bytes), transport_(std::move(transport)) {}
 
   std::string_view transport() const override { return "tcp"; }
   bool IsUsable() const override { return !transport_->IsEnded(); }
-  Status Execute(Op op, std::span<const Piece> pieces, Deadline deadline) override {
-    return transport_->Execute(op, segment_id(), pieces, deadline);
+  Status Execute(Op op, std::span<const Piece> pieces, const BatchOptions& options) override {
+    return transport_->Execute(op, segment_id(), pieces, options);
   }
 
  private:
@@ -35,11 +35,11 @@ TcpTransport::TcpTransport(Address address, const Hello& hello, std::unique_ptr<
 
 TcpTransport::~TcpTransport() = default;
 
-Result<std::shared_ptr<Path>> TcpTransport::Open(uint64_t segment_id, Deadline deadline) {
+Result<std::shared_ptr<Attachment>> TcpTransport::Open(uint64_t segment_id, Deadline deadline) {
   auto size_bytes = SizeOf(segment_id, deadline);
   if (!size_bytes.ok()) return size_bytes.status();
-  return std::shared_ptr<Path>(
-      std::make_shared<TcpPath>(segment_id, size_bytes.value(), shared_from_this()));
+  return std::shared_ptr<Attachment>(
+      std::make_shared<TcpAttachment>(segment_id, size_bytes.value(), shared_from_this()));
 }
 
 Result<uint64_t> TcpTransport::SizeOf(uint64_t segment_id, Deadline deadline) {
@@ -52,12 +52,14 @@ Result<uint64_t> TcpTransport::SizeOf(uint64_t segment_id, Deadline deadline) {
 }
 
 Status TcpTransport::Execute(Op op, uint64_t segment_id, std::span<const Piece> pieces,
-                             Deadline deadline) {
+                             const BatchOptions& options) {
+  const Deadline deadline = options.deadline;
   auto lane = Take(deadline);
   if (!lane.ok()) return lane.status();
-  Status status = lane.value()->Execute(op, segment_id, pieces, deadline);
+  Status status = lane.value()->Execute(op, segment_id, pieces, options);
   Return(std::move(lane).value(), status.ok());
-  return Explain(std::move(status), deadline);
+  status = Explain(std::move(status), deadline);
+  return op == Op::kWrite ? std::move(status).AsDirty() : status;
 }
 
 void TcpTransport::End(const Status& reason) {
@@ -71,6 +73,14 @@ void TcpTransport::End(const Status& reason) {
 bool TcpTransport::IsEnded() const {
   const std::lock_guard lock(mutex_);
   return !end_.ok();
+}
+
+void TcpTransport::AppendStatistics(std::vector<PathStatistics>& statistics) const {
+  const std::lock_guard lock(mutex_);
+  statistics.push_back({.transport = "tcp",
+                        .remote = address_.ToString(),
+                        .state = "up",
+                        .connections = idle_.size() + busy_.size()});
 }
 
 bool TcpTransport::IsAlive() const {

@@ -22,15 +22,17 @@ class TcpTransport : public Transport, public std::enable_shared_from_this<TcpTr
   TcpTransport(Address address, const Hello& hello, std::unique_ptr<TcpLane> lane);
   ~TcpTransport() override;
 
-  Result<std::shared_ptr<Path>> Open(uint64_t segment_id, Deadline deadline) override;
+  Result<std::shared_ptr<Attachment>> Open(uint64_t segment_id, Deadline deadline) override;
   void End(const Status& reason) override;
   bool IsEnded() const override;
+  void AppendStatistics(std::vector<PathStatistics>& statistics) const override;
 
   // False when the peer has closed the connection that was used last.
   bool IsAlive() const;
   // The peer has this segment; else kNotFound.
   Result<uint64_t> SizeOf(uint64_t segment_id, Deadline deadline);
-  Status Execute(Op op, uint64_t segment_id, std::span<const Piece> pieces, Deadline deadline);
+  Status Execute(Op op, uint64_t segment_id, std::span<const Piece> pieces,
+                 const BatchOptions& options);
 
  private:
   Result<std::unique_ptr<TcpLane>> Take(Deadline deadline);

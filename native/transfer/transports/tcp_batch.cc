@@ -36,16 +36,16 @@ TcpBatch::TcpBatch(const Fd& socket, Op op, uint64_t segment_id, std::span<const
   ExpectHeader();
 }
 
-Status TcpBatch::Run(Deadline deadline) {
+Status TcpBatch::Run(const BatchOptions& options) {
   while (!ended()) {
-    if (deadline.passed()) return Status(Code::kTimeout, "the batch did not end in time");
+    MC_RETURN_IF_ERROR(options.CheckTime());
     auto sent = CanSend() ? Send() : Result<bool>(false);
     if (!sent.ok()) return sent.status();
     auto received = unanswered_ > 0 ? Receive() : Result<bool>(false);
     if (!received.ok()) return received.status();
     if (sent.value() || received.value()) continue;
     const short events = CanSend() ? POLLIN | POLLOUT : POLLIN;
-    auto ready = WaitFor(socket_, events, deadline);
+    auto ready = WaitFor(socket_, events, options.deadline);
     if (!ready.ok()) return ready.status();
   }
   return Status::Ok();

@@ -25,7 +25,7 @@ class TcpBatch {
            uint64_t& request_id);
 
   // Ok when every request was answered well.
-  Status Run(Deadline deadline);
+  Status Run(const BatchOptions& options);
 
  private:
   enum class Stage { kHeader, kPayload, kError };

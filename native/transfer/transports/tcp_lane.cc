@@ -26,8 +26,8 @@ Result<uint64_t> TcpLane::Open(uint64_t segment_id, Deadline deadline) {
 }
 
 Status TcpLane::Execute(Op op, uint64_t segment_id, std::span<const Piece> pieces,
-                        Deadline deadline) {
-  return TcpBatch(socket_, op, segment_id, pieces, last_request_id_).Run(deadline);
+                        const BatchOptions& options) {
+  return TcpBatch(socket_, op, segment_id, pieces, last_request_id_).Run(options);
 }
 
 bool TcpLane::IsQuiet() const {

@@ -28,7 +28,8 @@ class TcpLane {
 
   // The segment's size; kNotFound leaves the lane usable.
   Result<uint64_t> Open(uint64_t segment_id, Deadline deadline);
-  Status Execute(Op op, uint64_t segment_id, std::span<const Piece> pieces, Deadline deadline);
+  Status Execute(Op op, uint64_t segment_id, std::span<const Piece> pieces,
+                 const BatchOptions& options);
 
   // True while the peer has neither closed the connection nor sent anything unasked.
   bool IsQuiet() const;

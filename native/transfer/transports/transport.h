@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/deadline.h"
 #include "base/status.h"
@@ -14,16 +15,16 @@
 
 namespace mooncake {
 
-// One remote segment, over one transport.
+// One remote segment, attached over one transport.
 //
 // Thread safety: all methods may be called by any thread.
-class Path {
+class Attachment {
  public:
-  Path(uint64_t segment_id, uint64_t size_bytes)
+  Attachment(uint64_t segment_id, uint64_t size_bytes)
       : segment_id_(segment_id), size_bytes_(size_bytes) {}
-  virtual ~Path() = default;
-  Path(const Path&) = delete;
-  Path& operator=(const Path&) = delete;
+  virtual ~Attachment() = default;
+  Attachment(const Attachment&) = delete;
+  Attachment& operator=(const Attachment&) = delete;
 
   uint64_t segment_id() const { return segment_id_; }
   uint64_t size_bytes() const { return size_bytes_; }
@@ -31,9 +32,9 @@ class Path {
   virtual std::string_view transport() const = 0;
 
   // Moves a batch in the calling thread; see Engine::Execute. Local addresses are valid until it
-  // returns, and not touched afterwards.
+  // returns, and not touched afterwards. An error of a write is dirty unless nothing was written.
   // REQUIRES: every piece lies inside the segment.
-  virtual Status Execute(Op op, std::span<const Piece> pieces, Deadline deadline) = 0;
+  virtual Status Execute(Op op, std::span<const Piece> pieces, const BatchOptions& options) = 0;
 
   // False once operations can only fail.
   virtual bool IsUsable() const = 0;
@@ -49,13 +50,16 @@ class Transport {
   virtual ~Transport() = default;
 
   // kNotFound: the peer has no such segment.
-  virtual Result<std::shared_ptr<Path>> Open(uint64_t segment_id, Deadline deadline) = 0;
+  virtual Result<std::shared_ptr<Attachment>> Open(uint64_t segment_id, Deadline deadline) = 0;
 
   // Fails every later operation with `reason`, interrupts those under way and waits for them, then
   // gives the peer's memory back and tells it so. The first reason stays.
   virtual void End(const Status& reason) = 0;
 
   virtual bool IsEnded() const = 0;
+
+  // One entry a path, without `peer`.
+  virtual void AppendStatistics(std::vector<PathStatistics>& statistics) const = 0;
 };
 
 }  // namespace mooncake

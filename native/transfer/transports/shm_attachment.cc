@@ -1,4 +1,4 @@
-#include "transfer/transports/shm_path.h"
+#include "transfer/transports/shm_attachment.h"
 
 #include <algorithm>
 #include <atomic>
@@ -12,28 +12,29 @@ constexpr uint64_t kCopyBytes = 1u << 20;
 
 }  // namespace
 
-ShmPath::ShmPath(uint64_t segment_id, uint64_t size_bytes, uint64_t handle, Mapping readable,
-                 std::shared_ptr<ShmTransport> transport)
-    : Path(segment_id, size_bytes),
+ShmAttachment::ShmAttachment(uint64_t segment_id, uint64_t size_bytes, uint64_t handle,
+                             Mapping readable, std::shared_ptr<ShmTransport> transport)
+    : Attachment(segment_id, size_bytes),
       handle_(handle),
       transport_(std::move(transport)),
       readable_(std::move(readable)) {}
 
-ShmPath::~ShmPath() { transport_->Close(*this); }
+ShmAttachment::~ShmAttachment() { transport_->Close(*this); }
 
-bool ShmPath::IsUsable() const {
+bool ShmAttachment::IsUsable() const {
   const std::lock_guard lock(transport_->mutex_);
   return transport_->end_.ok() && !is_gone_;
 }
 
-Status ShmPath::Execute(Op op, std::span<const Piece> pieces, Deadline deadline) {
-  auto segment = transport_->Enter(*this, op, deadline);
+Status ShmAttachment::Execute(Op op, std::span<const Piece> pieces, const BatchOptions& options) {
+  auto segment = transport_->Enter(*this, op, options.deadline);
   if (!segment.ok()) return segment.status();
-  return transport_->Leave(*this, Copy(op, segment.value(), pieces, deadline));
+  Status status = transport_->Leave(*this, Copy(op, segment.value(), pieces, options));
+  return op == Op::kWrite ? std::move(status).AsDirty() : status;
 }
 
-Status ShmPath::Copy(Op op, uint8_t* segment, std::span<const Piece> pieces,
-                     Deadline deadline) const {
+Status ShmAttachment::Copy(Op op, uint8_t* segment, std::span<const Piece> pieces,
+                           const BatchOptions& options) const {
   uint64_t until_check = kCopyBytes;
   for (const Piece& piece : pieces) {
     for (uint64_t done = 0; done < piece.length;) {
@@ -52,7 +53,7 @@ Status ShmPath::Copy(Op op, uint8_t* segment, std::span<const Piece> pieces,
       }
       until_check = kCopyBytes;
       if (transport_->is_interrupted()) return Status(Code::kClosed, "interrupted");
-      if (deadline.passed()) return Status(Code::kTimeout, "the batch did not end in time");
+      MC_RETURN_IF_ERROR(options.CheckTime());
     }
   }
   // What is read or announced after a batch comes after its bytes.
