@@ -280,3 +280,30 @@ class StoreClient:
     def read_counters(self) -> tuple[int, int, int]: ...
 
     def close(self) -> None: ...
+
+def memcpy_rate(threads: int, block_bytes: int, span_bytes: int, seconds: float) -> float:
+    """
+    Bytes a second of memcpy over all threads, each walking round span_bytes of its own.
+    """
+
+def socket_rate(endpoint: str, op: Op, streams: int, block_bytes: int, span_bytes: int, seconds: float) -> float:
+    """Bytes a second over plain sockets to or from a SocketPeer."""
+
+class SocketPeer:
+    """The other end of socket_rate, in another process."""
+
+    @staticmethod
+    def create(listen: str) -> SocketPeer: ...
+
+    @property
+    def endpoint(self) -> str: ...
+
+    def close(self) -> None: ...
+
+def fill_pattern(buffer: object, seed: int, offset: int = 0) -> None:
+    """Write the pattern of `seed` from its byte `offset` on."""
+
+def first_wrong_byte(buffer: object, seed: int, offset: int = 0) -> int:
+    """
+    The index of the first byte that is not the pattern's; -1: there is none.
+    """

@@ -24,5 +24,6 @@ T Unwrap(Result<T> result) {
 
 void bind_transfer(nanobind::module_& m);
 void bind_store(nanobind::module_& m);
+void bind_bench(nanobind::module_& m);
 
 }  // namespace mooncake
