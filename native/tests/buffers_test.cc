@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/test.h"
+#include "transfer/location.h"
 #include "transfer/slicer.h"
 
 namespace mooncake {
@@ -60,6 +61,64 @@ TEST(UnregisterWaitsForBatchesThatUseTheRangeAndForNoOthers) {
   is_dropped = true;
   claim.reset();
   other.join();
+}
+
+TEST(MemoryOfTwoDevicesIsNeitherMergedNorOverlaid) {
+  BufferTable table;
+  EXPECT(table.Register(1000, 100, Access::kBoth).ok());
+  EXPECT(table.Register(1100, 100, Access::kBoth, 1).ok());
+  EXPECT(table.Register(1150, 100, Access::kBoth).code() == Code::kInvalidArgument);
+  EXPECT(table.Register(1100, 100, Access::kSource, 0).code() == Code::kInvalidArgument);
+  EXPECT(Allows(table, 1000, 100) && Allows(table, 1100, 100) && !Allows(table, 1050, 100));
+  const std::vector<Piece> pieces = {{1190, 0, 10}, {1000, 0, 1}, {1110, 0, 1}, {1090, 0, 5}};
+  const auto claim = table.Use(Op::kRead, pieces).value();
+  const BufferTable::Footprint& used = claim.footprint();
+  EXPECT(used.ranges.size() == 2 && used.is_on_device());
+  EXPECT(used.ranges[0].begin == 1000 && used.ranges[0].end == 1095);
+  EXPECT(used.ranges[1].begin == 1110 && used.ranges[1].end == 1200);
+  EXPECT(used.DeviceOf(1000) == BufferTable::kHost && used.DeviceOf(1195) == 1);
+}
+
+TEST(ARepeatedBatchIsWalkedAgainOnlyAfterARegistration) {
+  BufferTable table;
+  EXPECT(table.Register(1000, 100, Access::kBoth).ok());
+  const Piece piece{1000, 0, 10};
+  BufferTable::SharedFootprint known;
+  {
+    const auto first = table.Use(Op::kRead, {&piece, 1}, known).value();
+  }
+  const auto before = known;
+  {
+    const auto second = table.Use(Op::kRead, {&piece, 1}, known).value();
+  }
+  EXPECT(known == before);
+  EXPECT(table.Register(5000, 100, Access::kBoth).ok());
+  {
+    const auto third = table.Use(Op::kRead, {&piece, 1}, known).value();
+  }
+  EXPECT(known != before);
+  EXPECT(table.Unregister(1000, 100, Access::kBoth).ok());
+  EXPECT(table.Use(Op::kRead, {&piece, 1}, known).status().code() == Code::kBufferNotRegistered);
+}
+
+TEST(ABatchIsWhereItsFirstPieceIs) {
+  const std::vector<uint8_t> memory(8192);
+  const uint64_t address = reinterpret_cast<uint64_t>(memory.data());
+  BufferTable table({CpuLocation(address), "cuda:1"});
+  EXPECT(table.Register(address, memory.size(), Access::kBoth).ok());
+  EXPECT(table.Register(1000, 100, Access::kBoth, 0).ok());
+  EXPECT(table.Register(2000, 100, Access::kBoth, 1).ok());
+  const Piece host{address + 5000, 0, 10}, unnamed{1000, 0, 10}, named{2000, 0, 10};
+  const auto location = [&](const std::vector<Piece>& pieces) {
+    return table.Use(Op::kWrite, pieces).value().footprint().location;
+  };
+  EXPECT(location({host, named}) == 0 && location({named, host}) == 1);
+  EXPECT(location({unnamed, host}) == -1 && location({}) == -1);
+}
+
+TEST(MemoryThatIsNotThereIsAtTheFirstNode) {
+  EXPECT(CpuLocation(1000) == "cpu:0");
+  EXPECT(CudaLocation(3) == "cuda:3");
 }
 
 TEST(SlicesCoverABatchInOrder) {

@@ -8,8 +8,21 @@
 
 namespace mooncake {
 
+namespace {
+
+std::vector<std::string> LocationsOf(const EngineOptions& options) {
+  std::vector<std::string> locations;
+  for (const auto& [location, addresses] : options.preferred) locations.push_back(location);
+  return locations;
+}
+
+}  // namespace
+
 Core::Core(const EngineOptions& options)
-    : options_(options), io_pool_(options.io_threads), peer_id_(RandomId()) {}
+    : options_(options),
+      buffers_(LocationsOf(options)),
+      io_pool_(options.io_threads),
+      peer_id_(RandomId()) {}
 
 Result<std::shared_ptr<Core>> Core::Create(const EngineOptions& options) {
   if (options.io_threads < 1) {
@@ -152,7 +165,9 @@ Status Core::Execute(Op op, const std::shared_ptr<RemoteSegment>& remote,
                      std::span<const Piece> pieces, const BatchOptions& options) {
   const auto claim = Admit(op, *remote, pieces);
   if (!claim.ok()) return claim.status();
-  return remote->attachment_->Execute(op, pieces, options);
+  BatchOptions located = options;
+  located.location = claim.value().footprint().location;
+  return remote->attachment_->Execute(op, pieces, located);
 }
 
 Result<std::shared_ptr<Transfer>> Core::Submit(Op op, std::shared_ptr<RemoteSegment> remote,
@@ -160,11 +175,13 @@ Result<std::shared_ptr<Transfer>> Core::Submit(Op op, std::shared_ptr<RemoteSegm
                                                const BatchOptions& options) {
   auto claim = Admit(op, *remote, pieces);
   if (!claim.ok()) return claim.status();
+  BatchOptions located = options;
+  located.location = claim.value().footprint().location;
   auto transfer = std::make_shared<Transfer>();
   auto held = std::make_shared<std::optional<BufferTable::Claim>>(std::move(claim).value());
-  auto job = [op, remote = std::move(remote), held, transfer, options,
+  auto job = [op, remote = std::move(remote), held, transfer, located,
               batch = std::vector<Piece>(pieces.begin(), pieces.end())](Status status) {
-    if (status.ok()) status = remote->attachment_->Execute(op, batch, options);
+    if (status.ok()) status = remote->attachment_->Execute(op, batch, located);
     held->reset();  // before anybody hears that the batch has ended
     transfer->Complete(std::move(status));
   };

@@ -48,6 +48,9 @@ struct BatchOptions {
   Deadline deadline;
   Priority priority = Priority::kForeground;
   const CancelFlag* cancel = nullptr;  // null: it cannot be cancelled
+  // Where its local memory is: the index of an entry of EngineOptions::preferred, in the order of
+  // the map; -1: near to all addresses. Set by the engine.
+  int location = -1;
 
   // kCancelled or kTimeout once the batch should give up.
   Status CheckTime() const {
