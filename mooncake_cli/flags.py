@@ -40,7 +40,7 @@ def with_flags(kind: str, run: Callable[..., None]) -> Callable[..., None]:
 
     def command(**values: Any) -> None:
         further = {parameter.name: values.pop(parameter.name) for parameter in own}
-        path, flags = values.pop("config"), {key.name: values[_parameter(key)] for key in keys}
+        path, flags = values.pop("config"), {key.name: _value(key, values) for key in keys}
         run(load(kind, path, flags)[0], **further)
 
     parameters = [_path(), *(_flag(key) for key in keys), *own]
@@ -61,6 +61,14 @@ def _parameter(key: Key) -> str:
     return key.name.replace(".", "__")
 
 
+def _value(key: Key, values: Mapping[str, Any]) -> Any:
+    """Return a flag's value; a list is given as one text."""
+    value = values[_parameter(key)]
+    if key.type is not tuple or value is None:
+        return value
+    return [entry.strip() for entry in value.split(",") if entry.strip()]
+
+
 def _path() -> inspect.Parameter:
     return inspect.Parameter(
         "config", inspect.Parameter.KEYWORD_ONLY, default=ConfigFile, annotation=Path | None
@@ -69,16 +77,18 @@ def _path() -> inspect.Parameter:
 
 def _flag(key: Key) -> inspect.Parameter:
     names = [key.flag, *([ALIASES[key.name]] if key.name in ALIASES else [])]
-    default = f"[default: {key.default!s}]" if key.default != "" else ""
+    is_list = key.type is tuple
+    default = f"[default: {key.default!s}]" if key.default not in ("", ()) else ""
     option = typer.Option(
         None,
         *names,
-        metavar="|".join(key.choices) or key.type.__name__.upper(),
+        metavar="|".join(key.choices) or ("A,B,..." if is_list else key.type.__name__.upper()),
         help=f"{key.doc} {default}".strip(),
     )
+    kind = str if is_list else key.type
     return inspect.Parameter(
         _parameter(key),
         inspect.Parameter.KEYWORD_ONLY,
         default=option,
-        annotation=key.type | None,
+        annotation=kind | None,
     )

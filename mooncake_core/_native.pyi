@@ -1,3 +1,4 @@
+from collections.abc import Mapping, Sequence
 import enum
 from typing import Annotated, Any, overload
 
@@ -45,7 +46,7 @@ class Code(enum.Enum):
     kCancelled = 17
 
 class Error(Exception):
-    """What a native call reports: args are (Code, message)."""
+    """What a native call reports: args are (Code, message, is_dirty)."""
 
 class Segment:
     """Memory that peers may reach."""
@@ -113,11 +114,59 @@ class Op(enum.Enum):
 
     kWrite = 1
 
+class PathStatistics:
+    """What one path has done so far."""
+
+    @property
+    def peer(self) -> str: ...
+
+    @property
+    def transport(self) -> str: ...
+
+    @property
+    def local(self) -> str: ...
+
+    @property
+    def remote(self) -> str: ...
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def reason(self) -> str: ...
+
+    @property
+    def read_bytes(self) -> int: ...
+
+    @property
+    def written_bytes(self) -> int: ...
+
+    @property
+    def slices(self) -> int: ...
+
+    @property
+    def resent_slices(self) -> int: ...
+
+    @property
+    def failures(self) -> int: ...
+
+    @property
+    def quarantines(self) -> int: ...
+
+    @property
+    def connections(self) -> int: ...
+
+    @property
+    def in_flight_bytes(self) -> int: ...
+
+    @property
+    def rate_bytes_per_s(self) -> float: ...
+
 class Engine:
     """native/transfer/engine.h is its contract."""
 
     @staticmethod
-    def create(listen: str, use_shm: bool, io_threads: int) -> Engine: ...
+    def create(listen: str, use_shm: bool, io_threads: int, addresses: Sequence[str], serve_threads: int, slice_bytes: int, preferred: Mapping[str, Sequence[str]]) -> Engine: ...
 
     @property
     def endpoint(self) -> str: ...
@@ -137,6 +186,8 @@ class Engine:
     def execute(self, op: Op, remote: RemoteSegment, addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], timeout_s: float) -> None: ...
 
     def submit(self, op: Op, remote: RemoteSegment, addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], timeout_s: float) -> Transfer: ...
+
+    def statistics(self) -> list[PathStatistics]: ...
 
     def fence(self, peer_id: int, timeout_s: float) -> bool: ...
 

@@ -9,7 +9,7 @@ MooncakeError                what the world did wrong
 ├── ModelError               a checkpoint or a model configuration cannot be used
 ├── RequestError             a user's request is wrong; the message is for the user
 ├── TransferError            bytes did not move
-│   ├── TransferTimeout      the deadline passed; the target is dirty until fenced
+│   ├── TransferTimeout      the deadline passed; a write may have left its target dirty
 │   ├── TransferCancelled    its caller gave the batch up
 │   ├── PeerUnreachable      no connection, or it died
 │   ├── BufferNotRegistered  an address outside every registered buffer
@@ -33,10 +33,16 @@ Scope = Literal["request", "endpoint", "nic", "process"]
 
 
 class MooncakeError(Exception):
-    """What the world did wrong. `scope` is the largest thing lost."""
+    """What the world did wrong. `scope` is the largest thing lost.
+
+    `is_dirty` is about a batch that was to be written. True: its target may hold anything, and may
+    still be changing, until its owner has fenced the writer. False: nothing of it was written, or
+    every byte of it; reads and batches that were refused are never dirty.
+    """
 
     scope: ClassVar[Scope] = "process"
     retryable: ClassVar[bool] = False
+    is_dirty: bool = False
 
 
 class ConfigError(MooncakeError):
@@ -78,13 +84,13 @@ class TransferError(MooncakeError):
 
 
 class TransferTimeout(TransferError):
-    """The deadline passed; the target is dirty until its owner has fenced the writer."""
+    """The deadline passed; `is_dirty` says what that means for the target of a write."""
 
     retryable = True
 
 
 class TransferCancelled(TransferError):
-    """The batch's caller gave it up; what it was writing is dirty."""
+    """The batch's caller gave it up; `is_dirty` says whether it had begun to write."""
 
 
 class PeerUnreachable(TransferError):

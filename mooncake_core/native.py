@@ -42,9 +42,12 @@ ERROR_OF_CODE: dict[_native.Code, type[Exception]] = {
 
 
 def translate(error: _native.Error) -> Exception:
-    """Return the error that stands for a native one, with its message."""
-    code, message = error.args
-    return ERROR_OF_CODE[code](message)
+    """Return the error that stands for a native one, with all that it says."""
+    code, message, is_dirty = error.args
+    ours = ERROR_OF_CODE[code](message)
+    if is_dirty and isinstance(ours, errors.MooncakeError):
+        ours.is_dirty = True
+    return ours
 
 
 class NativeErrors:

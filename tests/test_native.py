@@ -34,7 +34,15 @@ def test_every_code_of_the_header_has_an_error() -> None:
 def test_a_native_error_becomes_ours_and_keeps_its_message() -> None:
     for code, kind in ERROR_OF_CODE.items():
         with pytest.raises(kind, match="which and why"), native.native_errors:
-            raise _native.Error(code, "which and why")
+            raise _native.Error(code, "which and why", False)
+
+
+@pytest.mark.parametrize("is_dirty", [False, True])
+def test_an_error_says_whether_the_target_is_dirty(is_dirty: bool) -> None:
+    for code in (Code.kTimeout, Code.kCancelled, Code.kPeerUnreachable, Code.kWire, Code.kFenced):
+        with pytest.raises(MooncakeError) as raised, native.native_errors:
+            raise _native.Error(code, "which and why", is_dirty)
+        assert raised.value.is_dirty is is_dirty
 
 
 def test_other_exceptions_pass_through_untouched() -> None:

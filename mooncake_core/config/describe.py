@@ -22,7 +22,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Dotted, such as "transfer.listen"."""
     type: type
-    """str, int, float or bool."""
+    """str, int, float, bool, or tuple: of strings."""
     default: Any
     doc: str
     choices: tuple[str, ...] = ()

@@ -23,6 +23,15 @@ Address = Annotated[
     ),
 ]
 """host:port; an IPv6 host stands in brackets; port 0 takes a free one."""
+HostAddress = Annotated[
+    str,
+    Meta(
+        pattern=r"^([^:\s\[\]]+|[0-9A-Fa-f:.]+(%[^:\s\[\]]+)?)$",
+        description="an address or an interface name without a port or brackets, such as eth1, "
+        "10.0.0.2 or fd00::2",
+    ),
+]
+"""A host address of this machine, or one of its interfaces' names."""
 Size = str
 """A number and a unit, such as "1.5 GiB"; a table that has one checks it with `size_bytes`."""
 PositiveSeconds = Annotated[float, Meta(gt=0, le=86_400)]
@@ -45,7 +54,7 @@ def size_bytes(key: str, text: str, *, minimum: int = 1) -> int:
 
 def refuse_wildcard(key: str, address: str) -> None:
     """Raise ValueError if `address`, which peers are told, names every interface and so no host."""
-    if address.rpartition(":")[0] in {"0.0.0.0", "[::]", "*"}:
+    if address.rpartition(":")[0] in {"0.0.0.0", "[::]", "::", "*"}:
         raise ValueError(
             f"{key}: {address!r} is also what peers are told, and leads them nowhere; "
             "give the address of the interface that they reach"
@@ -59,14 +68,30 @@ class TransferConfig(Table, frozen=True):
     """Where peers reach this process's memory. The address is also what peers are told."""
     same_host: Literal["shm", "network"] = "shm"
     """How to reach peers on this host: by mapping their memory, or over the network as others."""
+    protocol: Literal["auto", "tcp", "rdma"] = "auto"
+    """The network. auto: the fastest that works here; what it took and why is logged. The others
+    are obeyed exactly: rdma where there is none is an error, and tcp touches no RDMA device."""
+    addresses: tuple[HostAddress, ...] = ()
+    """Further addresses of this host, or names of its interfaces; batches are spread over all of
+    them. "auto" alone: every physical interface that is up."""
+    topology: str = ""
+    """A JSON file that says which interfaces are near which memory; empty: as the system says."""
     io_threads: Annotated[int, Meta(ge=1, le=64)] = 2
     """Threads that carry out submitted batches. More: more batches at once, more contention."""
+    serve_threads: Annotated[int, Meta(ge=1, le=64)] = 1
+    """Threads that move the bytes of TCP peers. More: faster with many peers, more cores taken."""
+    slice_bytes: Annotated[int, Meta(ge=4096, le=1 << 20)] = 1 << 20
+    """The most that goes over one path at once. Less: spread finer over paths, more messages."""
     timeout_s: PositiveSeconds = 10.0
     """A batch that takes longer has failed."""
 
     def __post_init__(self) -> None:
         """Refuse an address that no peer could use."""
         refuse_wildcard("listen", self.listen)
+        for address in self.addresses:
+            refuse_wildcard("addresses", f"{address}:0")
+        if "auto" in self.addresses and len(self.addresses) > 1:
+            raise ValueError('addresses: "auto" stands alone; it already is every usable interface')
 
 
 class StoreClientConfig(Table, frozen=True):

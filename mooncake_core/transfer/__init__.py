@@ -4,12 +4,16 @@ docs/ARCHITECTURE.md says what segments, buffers, batches and fences promise.
 """
 
 from mooncake_core.transfer.checksum import crc32c, crc32c_gather
+from mooncake_core.transfer.choice import Choice
 from mooncake_core.transfer.engine import TransferEngine
 from mooncake_core.transfer.memory import Buffer, Segment
 from mooncake_core.transfer.remote import RemoteSegment, Transfer
+from mooncake_core.transfer.statistics import PathStatistics
 
 __all__ = [
     "Buffer",
+    "Choice",
+    "PathStatistics",
     "RemoteSegment",
     "Segment",
     "Transfer",

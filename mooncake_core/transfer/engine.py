@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from mooncake_core.config.tables import TransferConfig
 from mooncake_core.errors import ConfigError
 from mooncake_core.native import Code, _native, native_errors
+from mooncake_core.transfer.choice import Choice, choose
 from mooncake_core.transfer.memory import Buffer, Segment
 from mooncake_core.transfer.remote import RemoteSegment
+from mooncake_core.transfer.statistics import PathStatistics, path_statistics
+
+log = logging.getLogger(__name__)
 
 
 class TransferEngine:
     """Lends memory to peers and reaches theirs. One a process; thread-safe.
 
     Raises:
-        ConfigError: the address to listen on cannot be used.
+        ConfigError: an address, the protocol or the topology file cannot be used.
     """
 
     def __init__(self, config: TransferConfig) -> None:
         self._timeout_s = config.timeout_s
-        self._native = _create(config)
+        self.choice: Choice = choose(config)
+        """The network and the addresses that were taken, and why."""
+        self._native = _create(config, self.choice)
+        log.info("%s: %s, since %s", self.endpoint, self.choice.protocol, self.choice.reason)
 
     @property
     def native(self) -> _native.Engine:
@@ -74,6 +82,10 @@ class TransferEngine:
             remote = self._native.open_segment(endpoint, segment_id, limit_s)
         return RemoteSegment(self._native, remote, self._timeout_s)
 
+    def statistics(self) -> tuple[PathStatistics, ...]:
+        """Return what each path to each peer has done so far."""
+        return tuple(map(path_statistics, self._native.statistics()))
+
     def fence(self, peer_id: int, *, timeout_s: float) -> bool:
         """Bar a peer id for ever; return whether it can write nothing of this engine any more.
 
@@ -96,11 +108,25 @@ class TransferEngine:
         self._native.close()
 
 
-def _create(config: TransferConfig) -> _native.Engine:
+def _create(config: TransferConfig, choice: Choice) -> _native.Engine:
     try:
-        return _native.Engine.create(config.listen, config.same_host == "shm", config.io_threads)
+        return _native.Engine.create(
+            listen=config.listen,
+            use_shm=config.same_host == "shm",
+            io_threads=config.io_threads,
+            addresses=choice.addresses,
+            serve_threads=config.serve_threads,
+            slice_bytes=config.slice_bytes,
+            preferred=choice.preferred,
+        )
     except _native.Error as error:
-        code, message = error.args
+        code, message, _ = error.args
         if code not in (Code.kSystem, Code.kInvalidArgument):
             raise
-        raise ConfigError(f"transfer.listen: {message}") from error
+        is_further = any(f" {_bracketed(address)}:" in message for address in choice.addresses)
+        key = "addresses" if is_further else "listen"
+        raise ConfigError(f"transfer.{key}: {message}") from error
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address

@@ -7,7 +7,7 @@
 
 namespace mooncake {
 
-// Crosses into Python as _native.Error(code, message).
+// Crosses into Python as _native.Error(code, message, is_dirty).
 struct StatusError {
   Status status;
 };

@@ -16,7 +16,8 @@ void Translate(const std::exception_ptr& pointer, void*) {
     std::rethrow_exception(pointer);
   } catch (const StatusError& error) {
     const nb::object code = nb::cast(error.status.code());
-    const nb::tuple arguments = nb::make_tuple(code, error.status.message());
+    const nb::tuple arguments =
+        nb::make_tuple(code, error.status.message(), error.status.is_dirty());
     PyErr_SetObject(error_type.ptr(), arguments.ptr());
   }
 }
@@ -41,10 +42,10 @@ void BindError(nb::module_& m) {
       .value("kClosed", Code::kClosed)
       .value("kWrongPeer", Code::kWrongPeer)
       .value("kCancelled", Code::kCancelled);
-  // args are (code, message).
-  error_type = PyErr_NewExceptionWithDoc("mooncake_core._native.Error",
-                                         "What a native call reports: args are (Code, message).",
-                                         nullptr, nullptr);
+  // args are (code, message, is_dirty).
+  error_type = PyErr_NewExceptionWithDoc(
+      "mooncake_core._native.Error",
+      "What a native call reports: args are (Code, message, is_dirty).", nullptr, nullptr);
   m.attr("Error") = error_type;
   nb::register_exception_translator(Translate);
 }

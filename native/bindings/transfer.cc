@@ -2,10 +2,14 @@
 // of the GIL.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "base/crc32c.h"
@@ -39,11 +43,19 @@ std::vector<Piece> Pieces(const Numbers& addresses, const Numbers& offsets,
   return pieces;
 }
 
-std::shared_ptr<Engine> CreateEngine(const std::string& listen, bool use_shm, int io_threads) {
+using Preferred = std::map<std::string, std::vector<std::string>>;
+
+std::shared_ptr<Engine> CreateEngine(const std::string& listen, bool use_shm, int io_threads,
+                                     const std::vector<std::string>& addresses, int serve_threads,
+                                     uint64_t slice_bytes, const Preferred& preferred) {
   EngineOptions options;
   options.listen = listen;
   options.same_host = use_shm ? SameHost::kShm : SameHost::kNetwork;
   options.io_threads = io_threads;
+  options.addresses = addresses;
+  options.serve_threads = serve_threads;
+  options.slice_bytes = slice_bytes;
+  options.preferred = preferred;
   return Unwrap(Engine::Create(options));
 }
 
@@ -135,10 +147,30 @@ void BindRemote(nb::module_& m) {
       .value("kWrite", Op::kWrite);
 }
 
+void BindStatistics(nb::module_& m) {
+  nb::class_<PathStatistics>(m, "PathStatistics", "What one path has done so far.")
+      .def_ro("peer", &PathStatistics::peer)
+      .def_ro("transport", &PathStatistics::transport)
+      .def_ro("local", &PathStatistics::local)
+      .def_ro("remote", &PathStatistics::remote)
+      .def_ro("state", &PathStatistics::state)
+      .def_ro("reason", &PathStatistics::reason)
+      .def_ro("read_bytes", &PathStatistics::read_bytes)
+      .def_ro("written_bytes", &PathStatistics::written_bytes)
+      .def_ro("slices", &PathStatistics::slices)
+      .def_ro("resent_slices", &PathStatistics::resent_slices)
+      .def_ro("failures", &PathStatistics::failures)
+      .def_ro("quarantines", &PathStatistics::quarantines)
+      .def_ro("connections", &PathStatistics::connections)
+      .def_ro("in_flight_bytes", &PathStatistics::in_flight_bytes)
+      .def_ro("rate_bytes_per_s", &PathStatistics::rate_bytes_per_s);
+}
+
 void BindEngine(nb::module_& m) {
   using Release = nb::call_guard<ReleaseGil>;
   nb::class_<Engine>(m, "Engine", "native/transfer/engine.h is its contract.")
-      .def_static("create", &CreateEngine, "listen"_a, "use_shm"_a, "io_threads"_a, Release())
+      .def_static("create", &CreateEngine, "listen"_a, "use_shm"_a, "io_threads"_a, "addresses"_a,
+                  "serve_threads"_a, "slice_bytes"_a, "preferred"_a, Release())
       .def_prop_ro("endpoint", &Engine::endpoint)
       .def_prop_ro("peer_id", &Engine::peer_id)
       .def_prop_ro("host_id", &Engine::host_id)
@@ -152,6 +184,7 @@ void BindEngine(nb::module_& m) {
            "offsets"_a.noconvert(), "lengths"_a.noconvert(), "timeout_s"_a, Release())
       .def("submit", &Submit, "op"_a, "remote"_a, "addresses"_a.noconvert(),
            "offsets"_a.noconvert(), "lengths"_a.noconvert(), "timeout_s"_a, Release())
+      .def("statistics", &Engine::Statistics, Release())
       .def("fence", &Fence, "peer_id"_a, "timeout_s"_a, Release())
       .def(
           "rotate", [](Engine& engine) { return Unwrap(engine.Rotate()); }, Release())
@@ -169,6 +202,7 @@ void BindChecksums(nb::module_& m) {
 void bind_transfer(nb::module_& m) {
   BindMemory(m);
   BindRemote(m);
+  BindStatistics(m);
   BindEngine(m);
   BindChecksums(m);
 }

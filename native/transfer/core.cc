@@ -97,7 +97,7 @@ Result<std::shared_ptr<RemoteSegment>> Core::OpenSegment(const std::string& endp
 }
 
 Result<Core::Found> Core::FindPeer(const std::string& endpoint, Deadline deadline) {
-  Peer::Self self{0, host_id(), options_.same_host, owner_.loop};
+  Peer::Self self{0, host_id(), options_.same_host, owner_.loop, ledger_};
   {
     const std::lock_guard lock(mutex_);
     const auto found = peers_.find(endpoint);
@@ -130,20 +130,25 @@ void Core::ForgetPeer(const std::shared_ptr<Peer>& peer) {
 
 // Lets go of the connections to processes that are gone.
 void Core::SweepPeers() {
-  std::erase_if(retired_, [](const auto& peer) { return peer.expired(); });
+  SweepRetired();
   std::erase_if(peers_, [](const auto& entry) {
     return entry.second.use_count() == 1 && !entry.second->IsAlive();
   });
 }
 
+void Core::SweepRetired() {
+  std::erase_if(retired_, [](const auto& peer) { return peer.expired(); });
+}
+
+// All peers, and those retired before, which may have been ended already.
 std::vector<std::shared_ptr<Peer>> Core::TakePeers() {
+  SweepRetired();
+  for (const auto& [endpoint, peer] : peers_) retired_.push_back(peer);
   std::vector<std::shared_ptr<Peer>> taken;
-  for (auto& [endpoint, peer] : peers_) taken.push_back(std::move(peer));
   for (auto& weak : retired_) {
     if (auto peer = weak.lock()) taken.push_back(std::move(peer));
   }
   peers_.clear();
-  retired_.clear();
   return taken;
 }
 
@@ -187,6 +192,22 @@ Result<std::shared_ptr<Transfer>> Core::Submit(Op op, std::shared_ptr<RemoteSegm
   };
   MC_RETURN_IF_ERROR(io_pool_.Submit(std::move(job), options.deadline));
   return transfer;
+}
+
+std::vector<PathStatistics> Core::Statistics() {
+  std::vector<std::shared_ptr<Peer>> peers;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [endpoint, peer] : peers_) peers.push_back(peer);
+    for (const auto& weak : retired_) {
+      if (auto peer = weak.lock()) peers.push_back(std::move(peer));
+    }
+  }
+  std::vector<PathStatistics> live;
+  for (const auto& peer : peers) {
+    for (PathStatistics& path : peer->Statistics()) live.push_back(std::move(path));
+  }
+  return ledger_->Sum(std::move(live));
 }
 
 Result<bool> Core::Fence(uint64_t peer_id, Deadline deadline) {

@@ -13,6 +13,7 @@
 #include "transfer/buffers.h"
 #include "transfer/engine.h"
 #include "transfer/io_pool.h"
+#include "transfer/ledger.h"
 #include "transfer/loop.h"
 #include "transfer/owner.h"
 #include "transfer/peer.h"
@@ -40,6 +41,7 @@ class Core {
   Result<std::shared_ptr<Transfer>> Submit(Op op, std::shared_ptr<RemoteSegment> remote,
                                            std::span<const Piece> pieces,
                                            const BatchOptions& options);
+  std::vector<PathStatistics> Statistics();
   Result<bool> Fence(uint64_t peer_id, Deadline deadline);
   Result<uint64_t> Rotate();
   void Close();
@@ -58,12 +60,14 @@ class Core {
   Result<Found> AddPeer(std::shared_ptr<Peer> peer);
   void ForgetPeer(const std::shared_ptr<Peer>& peer);
   void SweepPeers();
+  void SweepRetired();
   std::vector<std::shared_ptr<Peer>> TakePeers();
 
   const EngineOptions options_;
   Owner owner_;
   BufferTable buffers_;
   IoPool io_pool_;
+  const std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();
   std::shared_ptr<TcpServer> tcp_server_;
   std::shared_ptr<ShmServer> shm_server_;
   std::atomic<bool> is_closed_ = false;
@@ -71,7 +75,7 @@ class Core {
   mutable std::mutex mutex_;
   uint64_t peer_id_;
   std::unordered_map<std::string, std::shared_ptr<Peer>> peers_;  // by endpoint
-  std::vector<std::weak_ptr<Peer>> retired_;  // replaced in peers_, perhaps still in use
+  std::vector<std::weak_ptr<Peer>> retired_;  // no more in peers_, perhaps still in use
 };
 
 }  // namespace mooncake

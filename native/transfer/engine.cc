@@ -63,6 +63,8 @@ Result<std::shared_ptr<Transfer>> Engine::Submit(Op op, std::shared_ptr<RemoteSe
   return core_->Submit(op, std::move(remote), pieces, options);
 }
 
+std::vector<PathStatistics> Engine::Statistics() const { return core_->Statistics(); }
+
 Result<bool> Engine::Fence(uint64_t peer_id, Deadline deadline) {
   return core_->Fence(peer_id, deadline);
 }

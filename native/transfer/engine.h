@@ -21,6 +21,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/deadline.h"
 #include "base/status.h"
@@ -97,6 +98,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Result<std::shared_ptr<Transfer>> Submit(Op op, std::shared_ptr<RemoteSegment> remote,
                                            std::span<const Piece> pieces,
                                            const BatchOptions& options);
+
+  // One entry a path to a peer, with what it has done since the engine was made: also under earlier
+  // peer ids, and to peers that are gone (of these at most the last Ledger::kRows).
+  std::vector<PathStatistics> Statistics() const;
 
   // Bars `peer_id` for ever, and waits until it can write none of this engine's memory: its
   // connections are closed and drained, its mappings unmapped or its process dead. True when that

@@ -58,6 +58,20 @@ void Peer::End(const Status& reason) {
   tcp_->End(reason);
 }
 
+std::vector<PathStatistics> Peer::Statistics() const {
+  std::vector<PathStatistics> statistics;
+  {
+    const std::lock_guard lock(mutex_);
+    if (shm_ != nullptr) shm_->AppendStatistics(statistics);
+  }
+  tcp_->AppendStatistics(statistics);
+  for (PathStatistics& path : statistics) {
+    path.peer = endpoint_;
+    if (IsEnded()) path.state = "gone";
+  }
+  return statistics;
+}
+
 std::shared_ptr<Attachment> Peer::Cached(uint64_t segment_id) {
   std::shared_ptr<Attachment> attachment;
   {

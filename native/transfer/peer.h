@@ -8,10 +8,12 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "base/deadline.h"
 #include "base/socket.h"
 #include "base/status.h"
+#include "transfer/ledger.h"
 #include "transfer/loop.h"
 #include "transfer/transports/shm.h"
 #include "transfer/transports/tcp.h"
@@ -27,7 +29,12 @@ class Peer {
     std::string host_id;
     SameHost same_host = SameHost::kShm;
     std::shared_ptr<Loop> loop;
+    std::shared_ptr<Ledger> ledger;  // gets the counts of a peer that is let go of
   };
+
+  ~Peer() { self_.ledger->Add(Statistics()); }
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
 
   // Connects to whoever is at `endpoint`.
   static Result<std::shared_ptr<Peer>> Connect(const std::string& endpoint, const Self& self,
@@ -43,6 +50,9 @@ class Peer {
   void End(const Status& reason);
   bool IsEnded() const { return tcp_->IsEnded(); }
 
+  // One entry a path; "gone" once the peer was ended.
+  std::vector<PathStatistics> Statistics() const;
+
   // False once the peer's process is known to be gone.
   bool IsAlive() const { return tcp_->IsAlive(); }
 
@@ -56,7 +66,7 @@ class Peer {
   const HelloReply reply_;
   const std::shared_ptr<TcpTransport> tcp_;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   Status end_;
   std::shared_ptr<ShmTransport> shm_;  // null: not connected (yet)
   std::unordered_map<uint64_t, std::weak_ptr<Attachment>> shm_attachments_;

@@ -86,7 +86,7 @@ struct PathStatistics {
   std::string transport = {};  // "shm" or "tcp"
   std::string local = {};      // address; empty: the kernel chooses
   std::string remote = {};     // address
-  std::string state = {};      // "up", "quarantined" or "probing"
+  std::string state = {};      // "up", "quarantined", "probing" or "gone"
   std::string reason = {};     // of the last quarantine
   uint64_t read_bytes = 0;
   uint64_t written_bytes = 0;
