@@ -1,0 +1,439 @@
+#include "transfer/scheduler.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+
+namespace mooncake {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+constexpr uint64_t kLeastSlice = 64 << 10;  // smaller ones cost more than they spread
+constexpr uint64_t kOnlySlice = 256 << 10;  // on the only path, before it is measured
+constexpr double kGuessedRate = 100e6;      // of a path when none was measured
+constexpr double kWindowS = 0.025;          // of work in flight on one path
+constexpr double kSliceS = 0.008;           // of work in one slice
+constexpr double kWorthS = 0.2e-3;          // less work than this is not worth a path of its own
+constexpr double kSampleS = 0.005;          // shorter ones are mostly jitter
+constexpr double kMemoryS = 0.020;          // how long the past weighs in a rate
+constexpr double kBackgroundS = 0.25;       // at the latest a background batch gets a slice then
+constexpr double kAskAgainS = 0.005;        // for a batch that has nothing in flight
+constexpr double kRetryS = 0.05;            // between probes of a path when none is up
+constexpr double kForgottenS = 1.0;         // a path unused for so long is tried again
+constexpr double kUnmeasuredForgottenS = 3.0;
+constexpr double kTrialShare = 0.01;  // of its time a path spends on trials at most
+
+PathMask Bit(PathIndex path) { return PathMask{1} << path; }
+
+template <typename Visit>
+void ForEach(PathMask paths, Visit visit) {
+  for (; paths != 0; paths &= paths - 1) visit(static_cast<PathIndex>(std::countr_zero(paths)));
+}
+
+template <typename Offer>
+double EndS(const Offer& offer, double bytes) {
+  return offer.latency + (offer.queued + bytes) / offer.rate;
+}
+
+// Bytes that the path could end by then, beyond what it has in flight.
+template <typename Offer>
+double Share(const Offer& offer, double end_s) {
+  return std::max(0.0, (end_s - offer.latency) * offer.rate - offer.queued);
+}
+
+// When all paths together would have done `left` bytes, were every byte free to go anywhere.
+template <typename Offers>
+double BestEndS(const Offers& offers, double left) {
+  double end_s = kInfinity;
+  while (true) {
+    double bytes = left;
+    double rate = 0;
+    for (const auto& offer : offers) {  // those that are free before the last guess
+      if (offer.latency + offer.queued / offer.rate >= end_s) continue;
+      bytes += offer.queued + offer.latency * offer.rate;
+      rate += offer.rate;
+    }
+    const double guess_s = bytes / rate;
+    if (!(guess_s < end_s)) return guess_s;
+    end_s = guess_s;
+  }
+}
+
+}  // namespace
+
+PathScheduler::PathScheduler(const SchedulerOptions& options) : options_(options) {
+  MC_CHECK(options.slice_bytes > 0, "slice_bytes");
+}
+
+PathIndex PathScheduler::AddPath() {
+  MC_CHECK(paths_.size() < kMaxPaths, "%zu paths", paths_.size());
+  const auto path = static_cast<PathIndex>(paths_.size());
+  paths_.emplace_back();
+  paths_.back().backoff_s = options_.probe_s;
+  paths_.back().probed_s = -kInfinity;
+  up_ |= Bit(path);
+  return path;
+}
+
+BatchIndex PathScheduler::Begin(Priority priority, double now) {
+  if (free_.empty()) {
+    free_.push_back(static_cast<BatchIndex>(batches_.size()));
+    batches_.emplace_back();
+  }
+  const BatchIndex batch = free_.back();
+  free_.pop_back();
+  batches_[batch] = {.priority = priority, .is_open = true, .fed_s = now};
+  return batch;
+}
+
+void PathScheduler::End(BatchIndex batch) {
+  Batch& ended = batches_[batch];
+  MC_CHECK(ended.is_open && ended.in_flight_slices == 0, "batch %u", batch);
+  SetWaits(ended, false);
+  ended.is_open = false;
+  free_.push_back(batch);
+}
+
+void PathScheduler::SetWaits(Batch& batch, bool waits) {
+  if (batch.waits == waits) return;
+  batch.waits = waits;
+  if (batch.priority == Priority::kForeground) waiting_foreground_ += waits ? 1 : -1;
+}
+
+// --- choosing ---
+
+std::optional<PathScheduler::Choice> PathScheduler::Pick(BatchIndex batch, const Want& want,
+                                                         double now) {
+  const auto choice = Choose(batches_[batch], want, now);
+  SetWaits(batches_[batch], !choice);
+  return choice;
+}
+
+std::optional<PathScheduler::Choice> PathScheduler::Choose(const Batch& batch, const Want& want,
+                                                           double now) const {
+  const PathMask paths = Allowed(batch, up_ & want.open, now);
+  if (paths == 0) return std::nullopt;
+  const auto left = static_cast<double>(want.left_bytes);
+  if (const auto path = Forgotten(paths & want.near, now)) {
+    return Choice{*path, std::min({want.left_bytes, options_.slice_bytes, kLeastSlice})};
+  }
+
+  std::array<Offer, kMaxPaths> room;
+  const auto offers = MakeOffers(room, paths, batch, want.near, now);
+  const Offer* soonest = nullptr;  // of all
+  const Offer* chosen = nullptr;   // of those with room
+  const auto is_sooner = [&](const Offer& offer, const Offer* than) {
+    return than == nullptr || EndS(offer, kLeastSlice) < EndS(*than, kLeastSlice);
+  };
+  for (const Offer& offer : offers) {
+    if (is_sooner(offer, soonest)) soonest = &offer;
+    if (offer.has_room && is_sooner(offer, chosen)) chosen = &offer;
+  }
+  if (batch.in_flight_slices == 0) chosen = soonest;
+  if (chosen == nullptr) return std::nullopt;
+
+  double bytes = std::clamp(Share(*chosen, BestEndS(offers, left)), chosen->least, chosen->most);
+  if (left - bytes < chosen->least / 2) bytes = std::min(left, chosen->most);
+  bytes = std::min(bytes, left);
+  if (chosen != soonest) {  // near the end the others may have done all before this path is done
+    const double end_s = EndS(*chosen, bytes);
+    double others = 0;
+    for (const Offer& offer : offers) others += &offer == chosen ? 0 : Share(offer, end_s);
+    if (others >= left) return std::nullopt;
+  }
+  return Choice{chosen->path, static_cast<uint64_t>(std::ceil(bytes))};
+}
+
+// A background batch leaves paths alone that foreground ones use or wait for. But once it got
+// nothing for kBackgroundS it may have one slice, wherever.
+PathMask PathScheduler::Allowed(const Batch& batch, PathMask paths, double now) const {
+  if (batch.priority == Priority::kForeground) return paths;
+  if (batch.in_flight_slices == 0 && now - batch.fed_s >= kBackgroundS) return paths;
+  if (waiting_foreground_ > 0) return 0;
+  PathMask allowed = 0;
+  ForEach(paths, [&](PathIndex i) { allowed |= paths_[i].foreground_slices == 0 ? Bit(i) : 0; });
+  return allowed;
+}
+
+// A path that was not used for so long that its rate says little, or a path that is too slow for
+// the batches of late: without a trial now and then nobody would see that it has become fast.
+std::optional<PathIndex> PathScheduler::Forgotten(PathMask paths, double now) const {
+  if (std::has_single_bit(paths)) return std::nullopt;
+  std::optional<PathIndex> forgotten;
+  ForEach(paths, [&](PathIndex i) {
+    const Path& path = paths_[i];
+    if (path.report.in_flight_slices > 0 || path.report.rate_bytes_per_s <= 0) return;
+    const double trial_s = path.report.latency_s + kLeastSlice / path.report.rate_bytes_per_s;
+    const double longest_s = path.is_trusted ? kInfinity : kUnmeasuredForgottenS;
+    if (now - path.used_s >= std::clamp(trial_s / kTrialShare, kForgottenS, longest_s)) {
+      forgotten = i;
+    }
+  });
+  return forgotten;
+}
+
+std::span<PathScheduler::Offer> PathScheduler::MakeOffers(std::span<Offer> offers, PathMask paths,
+                                                          const Batch& batch, PathMask near,
+                                                          double now) const {
+  const double guess = MeanRate(paths);
+  const bool is_only = std::has_single_bit(paths);
+  size_t count = 0;
+  ForEach(paths, [&](PathIndex i) {
+    const Path& path = paths_[i];
+    Offer& offer = offers[count++];
+    const double rate = RateNow(path, now);
+    offer = {.path = i,
+             .rate = rate > 0 ? rate : guess,
+             .latency = path.report.latency_s,
+             .queued = static_cast<double>(path.report.in_flight_bytes)};
+    Size(offer, batch, is_only);
+    if ((near & Bit(i)) == 0) {
+      offer.rate /= options_.far_factor;
+      offer.latency *= options_.far_factor;
+    }
+  });
+  return offers.first(count);
+}
+
+// How large a slice may be, and whether one more may be in flight.
+void PathScheduler::Size(Offer& offer, const Batch& batch, bool is_only) const {
+  const auto largest = static_cast<double>(options_.slice_bytes);
+  const auto least = std::min<double>(largest, kLeastSlice);
+  if (!paths_[offer.path].is_trusted) {
+    offer.least = least;
+    offer.most = is_only ? std::min<double>(largest, kOnlySlice) : least;
+    offer.has_room = offer.queued < (is_only ? 2 * offer.most : 1);
+    return;
+  }
+  const double part = batch.priority == Priority::kForeground ? 1.0 : 0.5;
+  offer.most = std::clamp(offer.rate * kSliceS * part, least, largest);
+  offer.least = std::clamp(offer.rate * kWorthS, least, offer.most);
+  const double window = offer.rate * (kWindowS * part + offer.latency);
+  offer.has_room = offer.queued + offer.most <= std::max(window, 2 * offer.most);
+}
+
+// Less than what was measured once what is in flight should have been done long ago.
+double PathScheduler::RateNow(const Path& path, double now) const {
+  const double rate = path.report.rate_bytes_per_s;
+  const double silent_s = now - path.mark_s - path.report.latency_s;
+  if (path.report.in_flight_bytes == 0 || silent_s <= 0) return rate;
+  return std::min(rate, static_cast<double>(path.report.in_flight_bytes) / silent_s);
+}
+
+double PathScheduler::MeanRate(PathMask paths) const {
+  double sum = 0;
+  int count = 0;
+  ForEach(paths, [&](PathIndex i) {
+    sum += paths_[i].report.rate_bytes_per_s;
+    count += paths_[i].report.rate_bytes_per_s > 0;
+  });
+  return count > 0 ? sum / count : kGuessedRate;
+}
+
+// --- slices ---
+
+PathScheduler::Slice PathScheduler::Start(BatchIndex batch, PathIndex path, uint64_t bytes,
+                                          double now) {
+  Batch& owner = batches_[batch];
+  Path& on = paths_[path];
+  MC_CHECK(owner.is_open && bytes > 0, "batch %u", batch);
+  MC_CHECK((up_ & Bit(path)) != 0, "path %u", path);
+  const bool was_idle = on.report.in_flight_slices == 0;
+  if (was_idle) {
+    on.progress_s = now;
+    on.mark_s = now;
+    on.is_first = true;
+  }
+  on.used_s = now;
+  on.report.in_flight_bytes += bytes;
+  ++on.report.in_flight_slices;
+  on.foreground_slices += owner.priority == Priority::kForeground;
+  ++owner.in_flight_slices;
+  owner.fed_s = now;
+  return {path, batch, bytes, now, on.report.quarantines, was_idle};
+}
+
+void PathScheduler::Progress(PathIndex path, double now) { paths_[path].progress_s = now; }
+
+void PathScheduler::Completed(const Slice& slice, double now) {
+  Path& path = paths_[slice.path];
+  Remove(slice);
+  path.report.completed_bytes += slice.bytes;
+  ++path.report.completed_slices;
+  path.progress_s = now;
+  if (MustMove(slice)) return;  // says nothing about the path as it is now
+  path.is_trusted = true;
+  path.backoff_s = options_.probe_s;
+  Measure(path, slice, now);
+}
+
+void PathScheduler::Returned(const Slice& slice) {
+  Remove(slice);
+  ++paths_[slice.path].report.returned_slices;
+}
+
+void PathScheduler::Remove(const Slice& slice) {
+  Batch& batch = batches_[slice.batch];
+  Path& path = paths_[slice.path];
+  MC_CHECK(batch.in_flight_slices > 0 && path.report.in_flight_slices > 0, "batch %u path %u",
+           slice.batch, slice.path);
+  MC_CHECK(path.report.in_flight_bytes >= slice.bytes, "path %u", slice.path);
+  --batch.in_flight_slices;
+  --path.report.in_flight_slices;
+  path.report.in_flight_bytes -= slice.bytes;
+  path.foreground_slices -= batch.priority == Priority::kForeground;
+}
+
+// The time between answers while work is in flight, with the bytes answered, gives the rate; the
+// time to the first answer of a busy period counts less the latency. A quarter of it counts at
+// least, for a latency that was measured too large must not make a path look fast.
+void PathScheduler::Measure(Path& path, const Slice& slice, double now) {
+  PathReport& report = path.report;
+  const double elapsed_s = std::max(now - slice.start_s, 1e-9);
+  if (slice.was_idle) {
+    const bool is_new = report.rate_bytes_per_s <= 0;
+    const double rest_s = is_new ? elapsed_s : elapsed_s - slice.bytes / report.rate_bytes_per_s;
+    const double latency_s = std::clamp(rest_s, 0.0, elapsed_s / 2);
+    const double weight = is_new ? 1.0 : latency_s < report.latency_s ? 0.5 : 0.1;
+    report.latency_s += weight * (latency_s - report.latency_s);
+  }
+  double busy_s = std::max(now - path.mark_s, 0.0);
+  if (path.is_first) busy_s = std::max(busy_s - report.latency_s, busy_s / 4);
+  path.is_first = false;
+  path.mark_s = now;
+  path.busy_s += busy_s;
+  path.busy_bytes += slice.bytes;
+  if (path.busy_s >= kSampleS || report.rate_bytes_per_s <= 0) Fold(path);
+  // Alone on the path: it is at least so fast. Samples of a path that is hardly used are rare.
+  if (slice.was_idle) {
+    report.rate_bytes_per_s = std::max(report.rate_bytes_per_s, slice.bytes / elapsed_s);
+  }
+}
+
+void PathScheduler::Fold(Path& path) {
+  if (path.busy_s <= 0) return;
+  const double sample = static_cast<double>(path.busy_bytes) / path.busy_s;
+  const double weight = path.busy_s / (path.busy_s + std::min(path.measured_s, kMemoryS));
+  path.report.rate_bytes_per_s += weight * (sample - path.report.rate_bytes_per_s);
+  path.measured_s += path.busy_s;
+  path.busy_s = 0;
+  path.busy_bytes = 0;
+}
+
+// --- paths that fail ---
+
+bool PathScheduler::MustMove(const Slice& slice) const {
+  return paths_[slice.path].report.quarantines != slice.quarantines;
+}
+
+void PathScheduler::Failed(PathIndex path, double now) {
+  ++paths_[path].report.failures;
+  Quarantine(path, now);
+}
+
+bool PathScheduler::IsStalled(const Path& path, double now) const {
+  return path.report.in_flight_slices > 0 && now - path.progress_s >= options_.stall_s;
+}
+
+PathMask PathScheduler::Stalled(double now) {
+  PathMask stalled = 0;
+  ForEach(up_, [&](PathIndex i) { stalled |= IsStalled(paths_[i], now) ? Bit(i) : 0; });
+  if (stalled == 0 || stalled == up_) return 0;  // when all have stalled, the peer has
+  ForEach(stalled, [&](PathIndex i) { Quarantine(i, now); });
+  return stalled;
+}
+
+void PathScheduler::Quarantine(PathIndex index, double now) {
+  Path& path = paths_[index];
+  if (path.report.state != PathState::kUp) return;
+  // A path that never answered is as slow as it showed; another comes back as fast as it was.
+  if (path.report.rate_bytes_per_s <= 0 && now > path.mark_s) {
+    path.report.rate_bytes_per_s =
+        static_cast<double>(path.report.in_flight_bytes) / (now - path.mark_s);
+  }
+  path.report.state = PathState::kQuarantined;
+  ++path.report.quarantines;
+  up_ &= ~Bit(index);
+  path.probe_due_s = now + path.backoff_s;
+  path.backoff_s = std::min(2 * path.backoff_s, options_.probe_max_s);
+  path.is_trusted = false;
+  path.busy_s = 0;
+  path.busy_bytes = 0;
+  path.measured_s = 0;
+}
+
+// When no path is up nothing is gained by patience.
+double PathScheduler::ProbeDueS(const Path& path) const {
+  return up_ != 0 ? path.probe_due_s : std::min(path.probe_due_s, path.probed_s + kRetryS);
+}
+
+PathMask PathScheduler::ToProbe(double now) {
+  PathMask due = 0;
+  for (PathIndex i = 0; i < paths_.size(); ++i) {
+    Path& path = paths_[i];
+    if (path.report.state != PathState::kQuarantined || ProbeDueS(path) > now) continue;
+    path.report.state = PathState::kProbing;
+    due |= Bit(i);
+  }
+  return due;
+}
+
+void PathScheduler::Probed(PathIndex index, bool is_good, double now) {
+  Path& path = paths_[index];
+  MC_CHECK(path.report.state == PathState::kProbing, "path %u", index);
+  path.probed_s = now;
+  if (is_good) {
+    path.report.state = PathState::kUp;
+    up_ |= Bit(index);
+    return;
+  }
+  ++path.report.failures;
+  path.report.state = PathState::kQuarantined;
+  path.probe_due_s = now + path.backoff_s;
+  path.backoff_s = std::min(2 * path.backoff_s, options_.probe_max_s);
+}
+
+double PathScheduler::NextEventS(BatchIndex batch, double now) const {
+  const bool has_nothing = batches_[batch].waits && batches_[batch].in_flight_slices == 0;
+  double next_s = has_nothing ? now + kAskAgainS : kInfinity;
+  for (const Path& path : paths_) {
+    if (path.report.state == PathState::kQuarantined) {
+      next_s = std::min(next_s, std::max(now, ProbeDueS(path)));
+    } else if (path.report.state == PathState::kUp && path.report.in_flight_slices > 0) {
+      // One that is overdue already and still up is the last one, or all have stalled.
+      const double stall_s = path.progress_s + options_.stall_s;
+      if (stall_s > now) next_s = std::min(next_s, stall_s);
+    }
+  }
+  return next_s;
+}
+
+void PathScheduler::Check() const {
+  uint64_t in_paths = 0;
+  uint64_t in_batches = 0;
+  uint64_t waiting = 0;
+  for (size_t i = 0; i < paths_.size(); ++i) {
+    const Path& path = paths_[i];
+    const PathReport& report = path.report;
+    in_paths += report.in_flight_slices;
+    MC_CHECK((report.state == PathState::kUp) == ((up_ & Bit(i)) != 0), "path %zu", i);
+    MC_CHECK((report.in_flight_slices == 0) == (report.in_flight_bytes == 0), "path %zu", i);
+    MC_CHECK(path.foreground_slices <= report.in_flight_slices, "path %zu", i);
+    MC_CHECK(std::isfinite(report.rate_bytes_per_s) && report.rate_bytes_per_s >= 0, "path %zu", i);
+    MC_CHECK(std::isfinite(report.latency_s) && report.latency_s >= 0, "path %zu", i);
+    MC_CHECK(path.backoff_s <= options_.probe_max_s, "path %zu", i);
+  }
+  for (const Batch& batch : batches_) {
+    in_batches += batch.in_flight_slices;
+    waiting += batch.waits && batch.priority == Priority::kForeground;
+    MC_CHECK(batch.is_open || (batch.in_flight_slices == 0 && !batch.waits), "a closed batch");
+  }
+  MC_CHECK(in_paths == in_batches && waiting == waiting_foreground_, "the sums");
+}
+
+}  // namespace mooncake

@@ -1,0 +1,191 @@
+// PathScheduler: which path to a peer carries the next slice of which batch, decided by what the
+// last slices saw. One for each peer, shared by all batches to it.
+//
+// Pure: no I/O, clock or randomness; `now` is any monotonic time in seconds.
+// Thread safety: none; under its owner's mutex. Nothing but AddPath and Begin allocates.
+//
+// A driver of one batch goes round this loop, the mutex held for the scheduler's calls:
+//
+//   while (left > 0) if (auto choice = Pick(...)) Start(...) and send; else break;
+//   wait for its sockets, at most until NextEventS;
+//   Progress for each path that moved bytes; Completed for each slice that was answered;
+//   Failed for each connection that died; Stalled; probe what ToProbe names, and say Probed;
+//   for each of its slices that MustMove: fence it, then Returned, and its bytes are left again.
+//
+// A batch of which nothing is in flight gets a slice whenever a path is up, unless it is a
+// background one that foreground ones hold up. So a batch that has to wait either has an answer
+// to wait for or is to ask again at NextEventS; no batch has to wake another.
+//
+// Invariants: a path that is not up gets no slice; every slice that starts ends in exactly one of
+// Completed and Returned.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "transfer/types.h"
+
+namespace mooncake {
+
+using PathIndex = uint32_t;
+using PathMask = uint64_t;  // bit i is path i
+using BatchIndex = uint32_t;
+
+inline constexpr PathIndex kMaxPaths = 64;
+inline constexpr PathMask kAllPaths = ~PathMask{0};
+
+struct SchedulerOptions {
+  uint64_t slice_bytes = 1u << 20;  // the largest slice
+  double stall_s = 0.3;             // work in flight, and no byte moved for so long: quarantine
+  double probe_s = 0.5;             // from quarantine to the first probe; doubles with each
+  double probe_max_s = 2.0;         // ... up to this
+  double far_factor = 3.0;          // a far path has to be so much sooner than a near one
+};
+
+enum class PathState : uint8_t {
+  kUp,
+  kQuarantined,  // gets no slices; a probe will be due
+  kProbing,      // gets no slices; a probe is under way
+};
+
+// What one path has done, and how it looks now.
+struct PathReport {
+  PathState state = PathState::kUp;
+  double rate_bytes_per_s = 0;   // 0: not measured yet
+  double latency_s = 0;          // of a slice on an idle path, less its bytes at that rate
+  uint64_t in_flight_bytes = 0;  // now
+  uint64_t in_flight_slices = 0;
+  uint64_t completed_bytes = 0;
+  uint64_t completed_slices = 0;
+  uint64_t returned_slices = 0;
+  uint64_t failures = 0;
+  uint64_t quarantines = 0;
+};
+
+class PathScheduler {
+ public:
+  // What a batch asks for.
+  struct Want {
+    uint64_t left_bytes = 0;    // in no slice yet; > 0
+    PathMask near = kAllPaths;  // paths near its memory
+    PathMask open = kAllPaths;  // paths it can use at all
+  };
+  struct Choice {
+    PathIndex path = 0;
+    uint64_t slice_bytes = 0;  // at most so much; > 0, <= left_bytes and <= options.slice_bytes
+  };
+  // A slice under way: made by Start, to be kept by its batch and given back once.
+  struct Slice {
+    PathIndex path = 0;
+    BatchIndex batch = 0;
+    uint64_t bytes = 0;
+    double start_s = 0;
+    uint64_t quarantines = 0;  // of the path at the start
+    bool was_idle = false;     // the path, at the start
+  };
+
+  explicit PathScheduler(const SchedulerOptions& options);
+
+  // REQUIRES: fewer than kMaxPaths so far.
+  PathIndex AddPath();
+
+  BatchIndex Begin(Priority priority, double now);
+  // REQUIRES: nothing of it is in flight.
+  void End(BatchIndex batch);
+
+  // Where the batch's next slice should go; nothing: not now.
+  std::optional<Choice> Pick(BatchIndex batch, const Want& want, double now);
+  // The batch sends `bytes` on `path`. At once after the Pick that chose it; `bytes` may be fewer.
+  Slice Start(BatchIndex batch, PathIndex path, uint64_t bytes, double now);
+  // Bytes moved on the path, in either direction. For a write, bytes that the peer has not
+  // acknowledged have not moved: a send buffer takes them on a dead path too.
+  void Progress(PathIndex path, double now);
+  // The whole slice was answered.
+  void Completed(const Slice& slice, double now);
+  // The slice ended some other way: it is to be sent again, or its batch gave up.
+  void Returned(const Slice& slice);
+
+  // A connection of the path died, or could not be made: quarantines the path.
+  void Failed(PathIndex path, double now);
+  // Quarantines the paths that have stalled while another could be used, and names them.
+  PathMask Stalled(double now);
+  // True when the slice's path was quarantined after the slice began: fence and return it.
+  bool MustMove(const Slice& slice) const;
+
+  // Names the paths to be tried with a new connection now; each is "probing" until Probed. A probe
+  // is not to take longer than a second, or a link that returned is not used within five.
+  PathMask ToProbe(double now);
+  // What a probe found. REQUIRES: the path is probing.
+  void Probed(PathIndex path, bool is_good, double now);
+
+  // When the batch's driver has to come by though nothing happened on its sockets; infinity: never.
+  double NextEventS(BatchIndex batch, double now) const;
+
+  PathMask up() const { return up_; }
+  size_t path_count() const { return paths_.size(); }
+  const PathReport& report(PathIndex path) const { return paths_[path].report; }
+  // Ends the process if an invariant does not hold.
+  void Check() const;
+
+ private:
+  struct Path {
+    PathReport report;
+    uint64_t foreground_slices = 0;  // in flight
+    double progress_s = 0;           // when bytes last moved, or work began
+    double used_s = 0;               // when a slice last started
+    bool is_trusted = false;         // a slice was answered since it came up
+    // Measuring: bytes that were answered over the time that the path was busy.
+    double mark_s = 0;        // the last answer, or when the path became busy
+    bool is_first = false;    // no answer yet since it became busy
+    double busy_s = 0;        // not folded into the rate yet
+    uint64_t busy_bytes = 0;  // answered in busy_s
+    double measured_s = 0;    // behind the rate
+    double backoff_s = 0;     // from the next quarantine or bad probe to a probe
+    double probe_due_s = 0;
+    double probed_s = 0;  // when the last probe ended
+  };
+  struct Batch {
+    Priority priority = Priority::kForeground;
+    bool is_open = false;
+    bool waits = false;  // its last Pick found nothing
+    uint64_t in_flight_slices = 0;
+    double fed_s = 0;  // when it began or last started a slice
+  };
+  // A path as one batch sees it.
+  struct Offer {
+    PathIndex path = 0;
+    double rate = 0;  // far paths: divided by the factor
+    double latency = 0;
+    double queued = 0;  // bytes in flight
+    double least = 0;   // bytes worth a slice
+    double most = 0;    // bytes that one slice may have
+    bool has_room = false;
+  };
+
+  std::optional<Choice> Choose(const Batch& batch, const Want& want, double now) const;
+  PathMask Allowed(const Batch& batch, PathMask paths, double now) const;
+  std::optional<PathIndex> Forgotten(PathMask paths, double now) const;
+  std::span<Offer> MakeOffers(std::span<Offer> offers, PathMask paths, const Batch& batch,
+                              PathMask near, double now) const;
+  void Size(Offer& offer, const Batch& batch, bool is_only) const;
+  double RateNow(const Path& path, double now) const;
+  double MeanRate(PathMask paths) const;
+  void SetWaits(Batch& batch, bool waits);
+  void Remove(const Slice& slice);
+  void Measure(Path& path, const Slice& slice, double now);
+  void Fold(Path& path);
+  void Quarantine(PathIndex path, double now);
+  double ProbeDueS(const Path& path) const;
+  bool IsStalled(const Path& path, double now) const;
+
+  const SchedulerOptions options_;
+  std::vector<Path> paths_;
+  std::vector<Batch> batches_;
+  std::vector<BatchIndex> free_;  // of batches_
+  PathMask up_ = 0;
+  uint64_t waiting_foreground_ = 0;  // batches
+};
+
+}  // namespace mooncake
