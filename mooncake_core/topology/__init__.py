@@ -1,6 +1,40 @@
-"""What this host has for moving bytes: NICs, RDMA devices, NUMA nodes, GPUs."""
+"""What this host has for moving bytes: NICs, RDMA devices, NUMA nodes, GPUs; and what is usable."""
 
-from mooncake_core.topology.host import Gid, Gpu, Host, Nic, NumaNode, RdmaPort
+from mooncake_core.topology.advertise import Advertised, advertise_address
+from mooncake_core.topology.filters import Filter
+from mooncake_core.topology.gids import Overrides, RankedGid, parse_overrides, rank_gids
+from mooncake_core.topology.host import Gid, Gpu, Host, Limits, Nic, NumaNode, RdmaPort, Route
+from mooncake_core.topology.matrix import Matrix, build_matrix, encode_matrix
+from mooncake_core.topology.matrix_file import load_matrix
 from mooncake_core.topology.read import read_host
+from mooncake_core.topology.usable import preferred_addresses, resolve_addresses, usable_addresses
+from mooncake_core.topology.verdicts import Verdict, judge, rdma_reasons
 
-__all__ = ["Gid", "Gpu", "Host", "Nic", "NumaNode", "RdmaPort", "read_host"]
+__all__ = [
+    "Advertised",
+    "Filter",
+    "Gid",
+    "Gpu",
+    "Host",
+    "Limits",
+    "Matrix",
+    "Nic",
+    "NumaNode",
+    "Overrides",
+    "RankedGid",
+    "RdmaPort",
+    "Route",
+    "Verdict",
+    "advertise_address",
+    "build_matrix",
+    "encode_matrix",
+    "judge",
+    "load_matrix",
+    "parse_overrides",
+    "preferred_addresses",
+    "rank_gids",
+    "rdma_reasons",
+    "read_host",
+    "resolve_addresses",
+    "usable_addresses",
+]

@@ -1,112 +1,56 @@
-"""Network interfaces and their addresses, from /sys/class/net and /proc/net."""
+"""Network interfaces, from /sys/class/net."""
 
 from __future__ import annotations
 
-import ipaddress
 import re
-from collections.abc import Iterator
 
+from mooncake_core.topology.addresses import Addresses
 from mooncake_core.topology.host import Nic
 from mooncake_core.topology.tree import Tree
 
-# Source: include/uapi/linux/if_arp.h.
+# Source: include/uapi/linux/if_arp.h, if.h.
 _KINDS = {1: "ethernet", 32: "infiniband", 772: "loopback"}
+_IFF_UP = 1
 
 
-def read_nics(tree: Tree) -> tuple[Nic, ...]:
+def read_nics(tree: Tree, addresses: Addresses) -> tuple[Nic, ...]:
     """Return every interface, in the order of their names."""
-    names = tree.names("sys/class/net")
+    # bonding_masters, a file, is beside them.
+    names = [name for name in tree.names("sys/class/net") if name != "bonding_masters"]
     if not names:
         tree.problems.append("/sys/class/net: no network interface is to be seen")
-    addresses = _addresses(tree)
-    return tuple(_nic(tree, name, tuple(addresses.get(name, ()))) for name in names)
+    return tuple(_nic(tree, name, addresses.get(name, ())) for name in names)
 
 
 def _nic(tree: Tree, name: str, addresses: tuple[str, ...]) -> Nic:
     base = f"sys/class/net/{name}"
     kind = tree.number(f"{base}/type")
-    speed = tree.number(f"{base}/speed")
+    flags = tree.number(f"{base}/flags", base=16)
+    carrier = tree.number(f"{base}/carrier")
     return Nic(
         name=name,
         kind="" if kind is None else _KINDS.get(kind, f"type {kind}"),
+        maker=_maker(tree, base),
         operstate=tree.text(f"{base}/operstate") or "",
-        speed_mbit_per_s=speed or None,
+        is_up=None if flags is None else bool(flags & _IFF_UP),
+        has_carrier=None if carrier is None else carrier != 0,
+        speed_mbit_per_s=tree.number(f"{base}/speed") or None,
         mtu=tree.number(f"{base}/mtu"),
         is_virtual=not tree.has(f"{base}/device"),
+        is_vf=tree.has(f"{base}/device/physfn"),
         numa_node=tree.number(f"{base}/device/numa_node"),
-        pci=_pci(tree, base),
+        pci=tree.pci(f"{base}/device"),
+        pci_path=tree.pci_path(f"{base}/device"),
         master=tree.link(f"{base}/master"),
+        members=tuple((tree.text(f"{base}/bonding/slaves") or "").split()),
+        bond_mode=tree.text(f"{base}/bonding/mode") or "",
         addresses=addresses,
     )
 
 
-def _pci(tree: Tree, base: str) -> str:
-    uevent = tree.text(f"{base}/device/uevent") or ""
-    match = re.search(r"^PCI_SLOT_NAME=(\S+)$", uevent, re.MULTILINE)
-    if match:
-        return match.group(1)
-    # virtio: the interface's device is a child of the PCI function.
-    try:
-        path = (tree.root / base / "device").resolve()
-    except OSError:
-        return ""
-    parts = [
-        part
-        for part in path.parts
-        if re.fullmatch(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", part)
-    ]
-    return parts[-1] if parts else ""
-
-
-def _addresses(tree: Tree) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for name, address in [*_ipv4(tree), *_ipv6(tree)]:
-        found.setdefault(name, []).append(address)
-    return found
-
-
-def _ipv4(tree: Tree) -> Iterator[tuple[str, str]]:
-    """fib_trie has this host's addresses, route the interface of each connected network."""
-    networks = list(_connected(tree))
-    for address in _local_ipv4(tree):
-        if address.is_loopback:
-            yield "lo", f"{address}/8"
-            continue
-        within = [(name, network) for name, network in networks if address in network]
-        if not within:
-            tree.problems.append(f"/proc/net/route: no route says whose address {address} is")
-            continue
-        name, network = max(within, key=lambda each: each[1].prefixlen)
-        yield name, f"{address}/{network.prefixlen}"
-
-
-def _local_ipv4(tree: Tree) -> list[ipaddress.IPv4Address]:
-    text = tree.text("proc/net/fib_trie") or ""
-    local = re.findall(r"\|-- ([0-9.]+)\n\s+/32 host LOCAL", text)
-    # The main and the local table show the same ones.
-    return [ipaddress.IPv4Address(address) for address in dict.fromkeys(local)]
-
-
-def _connected(tree: Tree) -> Iterator[tuple[str, ipaddress.IPv4Network]]:
-    for line in (tree.text("proc/net/route") or "").splitlines()[1:]:
-        fields = line.split()
-        try:
-            name, target, gateway, mask = fields[0], fields[1], fields[2], fields[7]
-            network = f"{_little_endian(target)}/{_little_endian(mask)}"
-            if int(gateway, 16) == 0 and int(mask, 16) != 0:
-                yield name, ipaddress.IPv4Network(network)
-        except (IndexError, ValueError):
-            tree.problems.append(f"/proc/net/route: {line[:60]!r} is no route")
-
-
-def _little_endian(hexadecimal: str) -> ipaddress.IPv4Address:
-    return ipaddress.IPv4Address(bytes.fromhex(hexadecimal)[::-1])
-
-
-def _ipv6(tree: Tree) -> Iterator[tuple[str, str]]:
-    for line in (tree.text("proc/net/if_inet6") or "").splitlines():
-        try:
-            address, _, prefix, _, _, name = line.split()
-            yield name, f"{ipaddress.IPv6Address(bytes.fromhex(address))}/{int(prefix, 16)}"
-        except ValueError:
-            tree.problems.append(f"/proc/net/if_inet6: {line[:60]!r} is no address")
+def _maker(tree: Tree, base: str) -> str:
+    for folder, maker in (("bonding", "bond"), ("bridge", "bridge"), ("tun_flags", "tun")):
+        if tree.has(f"{base}/{folder}"):
+            return maker
+    match = re.search(r"^DEVTYPE=(\S+)$", tree.text(f"{base}/uevent") or "", re.MULTILINE)
+    return match.group(1) if match else ""

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import msgspec
 
-from mooncake_core.topology.devices import read_gpus, read_numa, read_rdma
+from mooncake_core.topology.addresses import read_addresses
+from mooncake_core.topology.devices import read_gpus, read_numa
 from mooncake_core.topology.host import Gpu, Host
+from mooncake_core.topology.limits import read_limits
 from mooncake_core.topology.network import read_nics
 from mooncake_core.topology.nvml import gpu_names
+from mooncake_core.topology.rdma import CLASS, read_rdma
+from mooncake_core.topology.routes import read_routes
 from mooncake_core.topology.tree import Tree
 
 
@@ -20,13 +24,17 @@ def read_host(root: Path = Path("/")) -> Host:
     A recorded tree is not asked for anything that the machine itself has.
     """
     tree = Tree(root)
-    names = gpu_names() if root == Path("/") else {}
+    names = gpu_names() if tree.is_live else {}
+    routes = read_routes(tree)
     return Host(
-        nics=read_nics(tree),
+        nics=read_nics(tree, read_addresses(tree, routes)),
+        routes=routes,
         rdma=read_rdma(tree),
+        has_rdma_class=tree.has(CLASS),
         numa=read_numa(tree),
         gpus=tuple(_named(gpu, names) for gpu in read_gpus(tree)),
-        problems=tuple(tree.problems),
+        limits=read_limits(tree),
+        problems=tuple(dict.fromkeys(tree.problems)),
     )
 
 
