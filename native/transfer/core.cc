@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "transfer/host_id.h"
+#include "transfer/staged_batch.h"
 
 namespace mooncake {
 
@@ -170,9 +171,15 @@ Status Core::Execute(Op op, const std::shared_ptr<RemoteSegment>& remote,
                      std::span<const Piece> pieces, const BatchOptions& options) {
   const auto claim = Admit(op, *remote, pieces);
   if (!claim.ok()) return claim.status();
-  BatchOptions located = options;
-  located.location = claim.value().footprint().location;
-  return remote->attachment_->Execute(op, pieces, located);
+  return CarryOut(op, *remote, pieces, options, claim.value().footprint());
+}
+
+Status Core::CarryOut(Op op, const RemoteSegment& remote, std::span<const Piece> pieces,
+                      BatchOptions options, const BufferTable::Footprint& used) {
+  options.location = used.location;
+  Attachment& attachment = *remote.attachment_;
+  if (used.is_on_device()) return StagedBatch::Execute(attachment, op, pieces, options, used);
+  return attachment.Execute(op, pieces, options);
 }
 
 Result<std::shared_ptr<Transfer>> Core::Submit(Op op, std::shared_ptr<RemoteSegment> remote,
@@ -180,13 +187,11 @@ Result<std::shared_ptr<Transfer>> Core::Submit(Op op, std::shared_ptr<RemoteSegm
                                                const BatchOptions& options) {
   auto claim = Admit(op, *remote, pieces);
   if (!claim.ok()) return claim.status();
-  BatchOptions located = options;
-  located.location = claim.value().footprint().location;
   auto transfer = std::make_shared<Transfer>();
   auto held = std::make_shared<std::optional<BufferTable::Claim>>(std::move(claim).value());
-  auto job = [op, remote = std::move(remote), held, transfer, located,
+  auto job = [op, remote = std::move(remote), held, transfer, options,
               batch = std::vector<Piece>(pieces.begin(), pieces.end())](Status status) {
-    if (status.ok()) status = remote->attachment_->Execute(op, batch, located);
+    if (status.ok()) status = CarryOut(op, *remote, batch, options, (*held)->footprint());
     held->reset();  // before anybody hears that the batch has ended
     transfer->Complete(std::move(status));
   };

@@ -56,6 +56,8 @@ class Core {
   Status CheckOpen() const;
   Result<BufferTable::Claim> Admit(Op op, const RemoteSegment& remote,
                                    std::span<const Piece> pieces);
+  static Status CarryOut(Op op, const RemoteSegment& remote, std::span<const Piece> pieces,
+                         BatchOptions options, const BufferTable::Footprint& used);
   Result<Found> FindPeer(const std::string& endpoint, Deadline deadline);
   Result<Found> AddPeer(std::shared_ptr<Peer> peer);
   void ForgetPeer(const std::shared_ptr<Peer>& peer);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "transfer/core.h"
+#include "transfer/cuda_driver.h"
 
 namespace mooncake {
 
@@ -41,6 +42,14 @@ void Engine::CloseSegment(const Segment& segment) { core_->CloseSegment(segment)
 
 Status Engine::RegisterBuffer(uint64_t address, uint64_t size_bytes, Access access) {
   return core_->buffers().Register(address, size_bytes, access);
+}
+
+Status Engine::RegisterDeviceBuffer(uint64_t address, uint64_t size_bytes, Access access) {
+  auto driver = CudaDriver::Get();
+  if (!driver.ok()) return driver.status();
+  auto device = driver.value()->DeviceOf(address, size_bytes);
+  if (!device.ok()) return device.status();
+  return core_->buffers().Register(address, size_bytes, access, device.value());
 }
 
 Status Engine::UnregisterBuffer(uint64_t address, uint64_t size_bytes, Access access) {

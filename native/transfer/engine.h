@@ -76,6 +76,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // Local memory of batches. Overlaps are fine and counted; register and unregister are paired by
   // (address, size, access). The caller keeps the memory alive in between.
   Status RegisterBuffer(uint64_t address, uint64_t size_bytes, Access access = Access::kBoth);
+  // The same for memory of a GPU: batches copy it through host memory. Work on the GPU that a batch
+  // depends on must have ended when the batch begins. kInvalidArgument when it is no such memory,
+  // kSystem when there is no CUDA driver.
+  Status RegisterDeviceBuffer(uint64_t address, uint64_t size_bytes, Access access = Access::kBoth);
   // Waits for batches that use it: afterwards nothing of the engine touches it.
   // kBufferNotRegistered when there is no such registration.
   Status UnregisterBuffer(uint64_t address, uint64_t size_bytes, Access access = Access::kBoth);

@@ -1,0 +1,124 @@
+#include "transfer/staged_batch.h"
+
+#include <algorithm>
+
+namespace mooncake {
+namespace {
+
+int FirstDevice(const BufferTable::Footprint& footprint) {
+  int first = BufferTable::kHost;
+  for (const auto& range : footprint.ranges) first = std::max(first, range.device);
+  return first;
+}
+
+// Appends a piece, to the last one where it goes on from it on both sides.
+void Append(std::vector<Piece>& pieces, const Piece& piece) {
+  if (!pieces.empty()) {
+    Piece& last = pieces.back();
+    const bool goes_on =
+        piece.address - last.address == last.length && piece.offset - last.offset == last.length;
+    if (goes_on) {
+      last.length += piece.length;
+      return;
+    }
+  }
+  pieces.push_back(piece);
+}
+
+void Append(std::vector<DeviceCopy>& copies, const DeviceCopy& copy) {
+  if (!copies.empty()) {
+    DeviceCopy& last = copies.back();
+    if (last.device == copy.device && copy.address - last.address == last.length) {
+      last.length += copy.length;
+      return;
+    }
+  }
+  copies.push_back(copy);
+}
+
+}  // namespace
+
+Status StagedBatch::Execute(Attachment& attachment, Op op, std::span<const Piece> pieces,
+                            const BatchOptions& options, const BufferTable::Footprint& footprint) {
+  auto driver = CudaDriver::Get();
+  if (!driver.ok()) return driver.status();
+  auto bounce = Bounce::Take(*driver.value(), FirstDevice(footprint));
+  if (!bounce.ok()) return bounce.status();
+  StagedBatch batch(attachment, pieces, options, footprint, *bounce.value());
+  Status status = op == Op::kWrite ? batch.Write() : batch.Read();
+  Status settled = batch.Settle();
+  if (status.ok()) status = std::move(settled);
+  const bool is_dirty = op == Op::kWrite && batch.has_moved_;
+  return is_dirty ? std::move(status).AsDirty() : status;
+}
+
+Status StagedBatch::Write() {
+  int half = 0;
+  bool is_cut = Cut(half);
+  MC_RETURN_IF_ERROR(bounce_.Start(half, Op::kWrite, chunks_[half].copies));
+  while (is_cut) {
+    const int next = 1 - half;
+    is_cut = Cut(next);
+    MC_RETURN_IF_ERROR(bounce_.Start(next, Op::kWrite, chunks_[next].copies));
+    MC_RETURN_IF_ERROR(bounce_.Wait(half));
+    MC_RETURN_IF_ERROR(Move(Op::kWrite, half));
+    half = next;
+  }
+  return Status::Ok();
+}
+
+Status StagedBatch::Read() {
+  for (int half = 0; Cut(half); half = 1 - half) {
+    MC_RETURN_IF_ERROR(bounce_.Wait(half));
+    MC_RETURN_IF_ERROR(Move(Op::kRead, half));
+    MC_RETURN_IF_ERROR(bounce_.Start(half, Op::kRead, chunks_[half].copies));
+  }
+  return Status::Ok();
+}
+
+// Waits for what is still being copied: nothing is after a batch has returned.
+Status StagedBatch::Settle() {
+  Status first = bounce_.Wait(0);
+  Status second = bounce_.Wait(1);
+  return first.ok() ? second : first;
+}
+
+// Replaces a half's chunk by the next one. False when nothing is left.
+bool StagedBatch::Cut(int half) {
+  Chunk& chunk = chunks_[half];
+  chunk = {};
+  while (at_ < pieces_.size() && chunk.staged_bytes < Bounce::kHalfBytes) {
+    const Piece& piece = pieces_[at_];
+    Piece part{piece.address + taken_, piece.offset + taken_, piece.length - taken_};
+    if (part.length > 0) {
+      const int device = footprint_.DeviceOf(part.address);
+      if (device == BufferTable::kHost) {
+        Append(chunk.pieces, part);
+      } else {
+        part.length = std::min(part.length, Bounce::kHalfBytes - chunk.staged_bytes);
+        Stage(half, device, part);
+      }
+    }
+    taken_ += part.length;
+    if (taken_ < piece.length) continue;
+    ++at_;
+    taken_ = 0;
+  }
+  return !chunk.pieces.empty();
+}
+
+void StagedBatch::Stage(int half, int device, const Piece& piece) {
+  Chunk& chunk = chunks_[half];
+  Append(chunk.copies, {device, piece.address, chunk.staged_bytes, piece.length});
+  Append(chunk.pieces, {bounce_.address(half) + chunk.staged_bytes, piece.offset, piece.length});
+  chunk.staged_bytes += piece.length;
+}
+
+Status StagedBatch::Move(Op op, int half) {
+  MC_RETURN_IF_ERROR(options_.CheckTime());
+  MC_RETURN_IF_ERROR(attachment_.Execute(op, chunks_[half].pieces, options_));
+  has_moved_ = true;
+  return Status::Ok();
+}
+
+}  // namespace mooncake
