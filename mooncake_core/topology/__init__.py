@@ -6,7 +6,9 @@ from mooncake_core.topology.gids import Overrides, RankedGid, parse_overrides, r
 from mooncake_core.topology.host import Gid, Gpu, Host, Limits, Nic, NumaNode, RdmaPort, Route
 from mooncake_core.topology.matrix import Matrix, build_matrix, encode_matrix
 from mooncake_core.topology.matrix_file import load_matrix
+from mooncake_core.topology.rails import Rail
 from mooncake_core.topology.read import read_host
+from mooncake_core.topology.report import Report, Wishes, describe_host, unmet
 from mooncake_core.topology.usable import preferred_addresses, resolve_addresses, usable_addresses
 from mooncake_core.topology.verdicts import Verdict, judge, rdma_reasons
 
@@ -21,12 +23,16 @@ __all__ = [
     "Nic",
     "NumaNode",
     "Overrides",
+    "Rail",
     "RankedGid",
     "RdmaPort",
+    "Report",
     "Route",
     "Verdict",
+    "Wishes",
     "advertise_address",
     "build_matrix",
+    "describe_host",
     "encode_matrix",
     "judge",
     "load_matrix",
@@ -36,5 +42,6 @@ __all__ = [
     "rdma_reasons",
     "read_host",
     "resolve_addresses",
+    "unmet",
     "usable_addresses",
 ]

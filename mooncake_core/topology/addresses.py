@@ -1,7 +1,8 @@
 """The addresses of each interface, from /proc/net, or from the kernel where that says too little.
 
 IPv4 addresses are spread over two files: fib_trie has the addresses, route the interface of each
-connected network. So two interfaces in one network cannot be told apart in a recorded copy.
+connected network. Of two interfaces in one network a recorded copy tells only by the GIDs of RDMA
+devices which has which.
 """
 
 from __future__ import annotations
@@ -16,21 +17,23 @@ from mooncake_core.topology.tree import Tree
 
 Addresses = Mapping[str, tuple[str, ...]]
 """Interface -> its addresses with their prefix length."""
+Owners = Mapping[ipaddress.IPv4Address | ipaddress.IPv6Address, str]
+"""Address -> the interface that has it, as far as it is known from elsewhere."""
 
 # Source: include/uapi/linux/if_addr.h.
 _DADFAILED, _DEPRECATED, _TENTATIVE = 0x08, 0x20, 0x40
 
 
-def read_addresses(tree: Tree, routes: Sequence[Route]) -> Addresses:
+def read_addresses(tree: Tree, routes: Sequence[Route], owners: Owners) -> Addresses:
     """Return the addresses of all interfaces, IPv4 first."""
     live = ipv4_addresses() if tree.is_live else None
     found: dict[str, tuple[str, ...]] = {}
-    for name, address in [*(_ipv4(tree, routes) if live is None else live), *_ipv6(tree)]:
+    for name, address in [*(_ipv4(tree, routes, owners) if live is None else live), *_ipv6(tree)]:
         found[name] = (*found.get(name, ()), address)
     return found
 
 
-def _ipv4(tree: Tree, routes: Sequence[Route]) -> Iterator[tuple[str, str]]:
+def _ipv4(tree: Tree, routes: Sequence[Route], owners: Owners) -> Iterator[tuple[str, str]]:
     networks = [
         (route.nic, ipaddress.IPv4Network(route.network))
         for route in routes
@@ -44,12 +47,20 @@ def _ipv4(tree: Tree, routes: Sequence[Route]) -> Iterator[tuple[str, str]]:
         if not within:
             tree.problems.append(f"/proc/net/route: no route says whose address {address} is")
             continue
-        name, network = max(within, key=lambda each: each[1].prefixlen)
-        others = {other for other, same in within if same == network} - {name}
-        if others:
-            told = ", ".join(sorted(others))
-            tree.problems.append(f"/proc/net/route: {address} may be of {told} instead of {name}")
-        yield name, f"{address}/{network.prefixlen}"
+        network = max((network for _, network in within), key=lambda each: each.prefixlen)
+        names = [name for name, same in within if same == network]
+        yield _owner(tree, address, names, owners), f"{address}/{network.prefixlen}"
+
+
+def _owner(tree: Tree, address: ipaddress.IPv4Address, names: Sequence[str], owners: Owners) -> str:
+    owner = owners.get(address, "")
+    if owner in names:
+        return owner
+    name, *others = dict.fromkeys(names)
+    if others:
+        told = ", ".join(others)
+        tree.problems.append(f"/proc/net/route: {address} may be of {told} instead of {name}")
+    return name
 
 
 def _local_ipv4(tree: Tree) -> list[ipaddress.IPv4Address]:

@@ -11,8 +11,7 @@ import ipaddress
 from msgspec import Struct
 
 from mooncake_core.errors import ConfigError
-from mooncake_core.topology.gids import IpAddress
-from mooncake_core.topology.host import Host, Interface, Nic, Route
+from mooncake_core.topology.host import Host, Interface, IpAddress, Nic, Route
 from mooncake_core.topology.usable import address_text, resolve_addresses
 from mooncake_core.topology.verdicts import usable_nics
 

@@ -16,9 +16,8 @@ from msgspec import Struct
 
 from mooncake_core.errors import ConfigError
 from mooncake_core.topology.filters import device_names, nearest
-from mooncake_core.topology.host import Gid, Host, Interface, RdmaPort
+from mooncake_core.topology.host import Gid, Host, Interface, IpAddress, RdmaPort
 
-IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 Overrides = Mapping[str, int]
 """Device (mlx5_0) or port (mlx5_0/1) -> the GID index that the user wants."""
 
@@ -49,7 +48,7 @@ def rank_gids(
     """
     other = _peer(peer)
     ranked = [_ranked(host, port, gid, other) for gid in _sorted(host, port, other)]
-    wanted = (overrides or {}).get(port.name, (overrides or {}).get(port.device))
+    wanted = _wanted(port, overrides or {})
     chosen = [_overridden(host, port, gid) for gid in port.gids if gid.index == wanted]
     return (*chosen, *(each for each in ranked if each.index != wanted))
 
@@ -60,6 +59,12 @@ def best_gid(host: Host, port: RdmaPort) -> Gid:
     REQUIRES: the port has GIDs.
     """
     return _sorted(host, port, None)[0]
+
+
+def chosen_gid(host: Host, port: RdmaPort, overrides: Overrides) -> Gid:
+    """Return the GID that the user wants for a port, else the best; as best_gid."""
+    wanted = _wanted(port, overrides)
+    return next((gid for gid in port.gids if gid.index == wanted), None) or best_gid(host, port)
 
 
 def parse_overrides(host: Host, text: str, *, key: str = "--gid") -> Overrides:
@@ -86,20 +91,11 @@ def parse_overrides(host: Host, text: str, *, key: str = "--gid") -> Overrides:
     return found
 
 
-def address_of(gid: Gid) -> IpAddress | None:
-    """Return the address that a GID stands for, IPv4 where it is mapped; None: garbage."""
-    try:
-        address = ipaddress.IPv6Address(gid.gid)
-    except ValueError:
-        return None
-    return address.ipv4_mapped or address
-
-
 def interface_of(host: Host, gid: Gid) -> Interface | None:
     """Return the GID's address with its network, as it is configured here; None: it is not."""
     nic = host.nic(gid.nic)
     candidates = (nic,) if nic else host.nics if not gid.nic else ()
-    address = address_of(gid)
+    address = gid.address()
     for each in candidates:
         for interface in each.interfaces():
             if interface.ip == address:
@@ -114,8 +110,12 @@ def is_here(host: Host, gid: Gid) -> bool:
 
 def is_link_local(gid: Gid) -> bool:
     """Whether the GID reaches its own link alone."""
-    address = address_of(gid)
+    address = gid.address()
     return address is not None and address.is_link_local
+
+
+def _wanted(port: RdmaPort, overrides: Overrides) -> int | None:
+    return overrides.get(port.name, overrides.get(port.device))
 
 
 def _peer(text: str) -> IpAddress | None:
@@ -135,7 +135,7 @@ def _sorted(host: Host, port: RdmaPort, peer: IpAddress | None) -> list[Gid]:
         port.gids,
         key=lambda gid: (
             _version_rank(gid),
-            address_of(gid) is None,
+            gid.address() is None,
             not is_here(host, gid),
             is_link_local(gid),
             not _shares_subnet(host, gid, peer),
@@ -154,7 +154,7 @@ def _shares_subnet(host: Host, gid: Gid, peer: IpAddress | None) -> bool:
         return False
     own = interface_of(host, gid)
     if own is None:
-        address = address_of(gid)
+        address = gid.address()
         if not isinstance(address, ipaddress.IPv6Address):
             return False
         own = ipaddress.IPv6Interface((address, 64))
@@ -167,7 +167,7 @@ def _ranked(host: Host, port: RdmaPort, gid: Gid, peer: IpAddress | None) -> Ran
     return RankedGid(
         port=port.name,
         index=gid.index,
-        address=str(address_of(gid) or gid.gid),
+        address=str(gid.address() or gid.gid),
         kind=gid.kind,
         nic=gid.nic,
         reasons=reasons,
@@ -175,7 +175,7 @@ def _ranked(host: Host, port: RdmaPort, gid: Gid, peer: IpAddress | None) -> Ran
 
 
 def _infiniband_reasons(gid: Gid, peer: IpAddress | None) -> tuple[str, ...]:
-    address = address_of(gid)
+    address = gid.address()
     prefix = "not told" if address is None else f"{int(address) >> 64:016x}"
     reasons = ["index 0" if gid.index == 0 else "not index 0", f"subnet prefix {prefix}"]
     if isinstance(peer, ipaddress.IPv6Address) and address is not None:
@@ -185,7 +185,7 @@ def _infiniband_reasons(gid: Gid, peer: IpAddress | None) -> tuple[str, ...]:
 
 
 def _reasons(host: Host, gid: Gid, peer: IpAddress | None) -> tuple[str, ...]:
-    address = address_of(gid)
+    address = gid.address()
     reasons = [gid.kind or "RoCE version not told"]
     if address is None:
         return (*reasons, "no address")

@@ -10,6 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
 """An address with its network."""
 
@@ -71,6 +72,14 @@ class Gid(Struct, frozen=True, kw_only=True):
     """RoCE v1, RoCE v2, IB/RoCE v1."""
     nic: str = ""
     """The network interface that it belongs to."""
+
+    def address(self) -> IpAddress | None:
+        """Return the address that it stands for, IPv4 where it is mapped; None: garbage."""
+        try:
+            address = ipaddress.IPv6Address(self.gid)
+        except ValueError:
+            return None
+        return address.ipv4_mapped or address
 
 
 class RdmaPort(Struct, frozen=True, kw_only=True):

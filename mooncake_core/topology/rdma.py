@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from mooncake_core.topology.host import Gid, RdmaPort
+from mooncake_core.topology.host import Gid, IpAddress, RdmaPort
 from mooncake_core.topology.tree import Tree
 
 CLASS = "sys/class/infiniband"
@@ -25,6 +25,12 @@ def read_rdma(tree: Tree) -> tuple[RdmaPort, ...]:
         for port in tree.names(f"{CLASS}/{device}/ports")
         if re.fullmatch(r"[0-9]{1,3}", port)
     )
+
+
+def gid_owners(ports: Sequence[RdmaPort]) -> dict[IpAddress, str]:
+    """Return the address of each GID -> the interface that it belongs to."""
+    gids = (gid for port in ports for gid in port.gids)
+    return {address: gid.nic for gid in gids if (address := gid.address()) is not None}
 
 
 def _port(tree: Tree, device: str, port: int, uverbs: str) -> RdmaPort:

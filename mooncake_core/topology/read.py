@@ -13,7 +13,7 @@ from mooncake_core.topology.host import Gpu, Host
 from mooncake_core.topology.limits import read_limits
 from mooncake_core.topology.network import read_nics
 from mooncake_core.topology.nvml import gpu_names
-from mooncake_core.topology.rdma import CLASS, read_rdma
+from mooncake_core.topology.rdma import CLASS, gid_owners, read_rdma
 from mooncake_core.topology.routes import read_routes
 from mooncake_core.topology.tree import Tree
 
@@ -25,11 +25,11 @@ def read_host(root: Path = Path("/")) -> Host:
     """
     tree = Tree(root)
     names = gpu_names() if tree.is_live else {}
-    routes = read_routes(tree)
+    routes, rdma = read_routes(tree), read_rdma(tree)
     return Host(
-        nics=read_nics(tree, read_addresses(tree, routes)),
+        nics=read_nics(tree, read_addresses(tree, routes, gid_owners(rdma))),
         routes=routes,
-        rdma=read_rdma(tree),
+        rdma=rdma,
         has_rdma_class=tree.has(CLASS),
         numa=read_numa(tree),
         gpus=tuple(_named(gpu, names) for gpu in read_gpus(tree)),

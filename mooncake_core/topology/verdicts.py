@@ -46,14 +46,13 @@ class Verdict(Struct, frozen=True, kw_only=True):
     reason: str
     """One sentence."""
     remarks: tuple[str, ...] = ()
-
-    @property
-    def is_usable(self) -> bool:
-        """Whether bytes may be moved over it."""
-        return self.code in ("ok", "vf")
+    is_usable: bool
+    """Whether bytes may be moved over it."""
 
 
 Finding = tuple[Code, str]
+
+_USABLE = ("ok", "vf")
 
 # Names that container runtimes, hypervisors and overlays give: the address behind one means
 # something on this host only.
@@ -89,13 +88,13 @@ def usable_ports(host: Host, chosen: Filter = EVERYTHING) -> tuple[RdmaPort, ...
     return tuple(port for port in host.rdma if _judge_port(host, port, chosen).is_usable)
 
 
-def rdma_reasons(host: Host) -> tuple[str, ...]:
+def rdma_reasons(host: Host, chosen: Filter = EVERYTHING) -> tuple[str, ...]:
     """Return why RDMA cannot be used here, a line a port; empty: at least one port is usable."""
     if not host.has_rdma_class:
         return ("no /sys/class/infiniband: no RDMA driver is loaded, or a container hides it",)
     if not host.rdma:
         return ("/sys/class/infiniband has no device",)
-    verdicts = [_judge_port(host, port, Filter()) for port in host.rdma]
+    verdicts = [_judge_port(host, port, chosen) for port in host.rdma]
     if any(verdict.is_usable for verdict in verdicts):
         return ()
     return tuple(f"{each.name}: {each.code}: {each.reason}" for each in verdicts)
@@ -116,8 +115,15 @@ def _judge_port(host: Host, port: RdmaPort, chosen: Filter) -> Verdict:
         or _addresses(host, port)
         or _usable(port.is_vf)
     )
-    remarks = _port_remarks(host, port) if code in ("ok", "vf") else ()
-    return Verdict(name=port.name, kind="rdma", code=code, reason=reason, remarks=remarks)
+    is_usable = code in _USABLE
+    return Verdict(
+        name=port.name,
+        kind="rdma",
+        code=code,
+        reason=reason,
+        remarks=_port_remarks(host, port) if is_usable else (),
+        is_usable=is_usable,
+    )
 
 
 def _excluded(chosen: Filter, *names: str) -> Finding | None:
@@ -207,10 +213,21 @@ def _judge_nic(host: Host, nic: Nic, chosen: Filter) -> Verdict:
         or _has_address(nic)
         or _usable(nic.is_vf)
     )
-    remarks: tuple[str, ...] = ()
-    if code == "ok" and nic.is_virtual and not nic.members:
-        remarks = (f"{nic.maker or 'virtual'}: no device stands behind it",)
-    return Verdict(name=nic.name, kind="interface", code=code, reason=reason, remarks=remarks)
+    is_usable = code in _USABLE
+    return Verdict(
+        name=nic.name,
+        kind="interface",
+        code=code,
+        reason=reason,
+        remarks=_nic_remarks(nic) if is_usable else (),
+        is_usable=is_usable,
+    )
+
+
+def _nic_remarks(nic: Nic) -> tuple[str, ...]:
+    if nic.members:
+        return (f"a bond of {', '.join(nic.members)}",)
+    return (f"{nic.maker or 'virtual'}: no device stands behind it",) if nic.is_virtual else ()
 
 
 def _purpose(nic: Nic) -> Finding | None:

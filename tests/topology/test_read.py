@@ -5,15 +5,7 @@ from pathlib import Path
 import pytest
 
 from mooncake_core.topology import Gid, read_host
-
-
-def lay_out(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
-
+from tests.topology.trees import write
 
 NIC = "sys/class/net/eth0"
 NETWORK = {
@@ -40,7 +32,7 @@ NETWORK = {
 
 
 def test_a_nic_is_described_with_its_addresses(tmp_path: Path) -> None:
-    host = read_host(lay_out(tmp_path, NETWORK))
+    host = read_host(write(tmp_path, NETWORK))
     nic, loopback = host.nics
     assert (nic.name, nic.kind, nic.operstate, nic.is_virtual) == ("eth0", "ethernet", "up", False)
     assert (nic.speed_mbit_per_s, nic.mtu, nic.numa_node, nic.pci) == (
@@ -57,7 +49,7 @@ def test_a_nic_is_described_with_its_addresses(tmp_path: Path) -> None:
 def test_rdma_ports_have_the_gids_that_are_set(tmp_path: Path) -> None:
     port = "sys/class/infiniband/mlx5_0/ports/1"
     host = read_host(
-        lay_out(
+        write(
             tmp_path,
             {
                 f"{port}/state": "4: ACTIVE\n",
@@ -89,7 +81,7 @@ def test_rdma_ports_have_the_gids_that_are_set(tmp_path: Path) -> None:
 def test_numa_nodes_and_gpus_are_listed(tmp_path: Path) -> None:
     nodes, gpu = "sys/devices/system/node", "sys/bus/pci/devices/0000:17:00.0"
     host = read_host(
-        lay_out(
+        write(
             tmp_path,
             {
                 f"{nodes}/node0/cpulist": "0-31\n",
@@ -133,14 +125,14 @@ def test_an_empty_tree_is_no_error_and_says_what_it_lacks(tmp_path: Path) -> Non
 def test_garbage_is_told_and_the_rest_is_read(
     tmp_path: Path, name: str, text: str, problem: str
 ) -> None:
-    host = read_host(lay_out(tmp_path, {**NETWORK, name: text}))
+    host = read_host(write(tmp_path, {**NETWORK, name: text}))
     assert [nic.name for nic in host.nics] == ["eth0", "lo"]
     assert any(problem in each for each in host.problems)
 
 
 def test_an_unset_numa_node_and_speed_are_none(tmp_path: Path) -> None:
     files = {**NETWORK, f"{NIC}/device/numa_node": "-1\n", f"{NIC}/speed": "-1\n"}
-    (nic, _) = read_host(lay_out(tmp_path, files)).nics
+    (nic, _) = read_host(write(tmp_path, files)).nics
     assert nic.numa_node is None and nic.speed_mbit_per_s is None
 
 
