@@ -12,9 +12,11 @@ from msgspec import Struct
 
 from mooncake_core.config.tables import TransferConfig
 from mooncake_core.errors import ConfigError
-from mooncake_core.topology.devices import read_rdma
+from mooncake_core.topology.addresses import read_addresses
 from mooncake_core.topology.host import Nic
 from mooncake_core.topology.network import read_nics
+from mooncake_core.topology.rdma import read_rdma
+from mooncake_core.topology.routes import read_routes
 from mooncake_core.topology.tree import Tree
 
 
@@ -45,13 +47,17 @@ def choose(config: TransferConfig, root: Path = Path("/")) -> Choice:
             raise ConfigError(f"transfer.protocol: rdma cannot be used here: {findings}")
         reason = f"rdma cannot be used here: {findings}"
     # Interfaces are not looked at where none is asked for.
-    nics = read_nics(tree) if config.addresses or config.topology else ()
+    nics = _read_nics(tree) if config.addresses or config.topology else ()
     return Choice(
         protocol="tcp",
         reason=reason,
         addresses=_addresses(config, nics),
         preferred=_preferred(config, nics),
     )
+
+
+def _read_nics(tree: Tree) -> tuple[Nic, ...]:
+    return read_nics(tree, read_addresses(tree, read_routes(tree), {}))
 
 
 def _why_no_rdma(tree: Tree) -> Iterator[str]:
