@@ -60,7 +60,7 @@ class TransferEngine:
             return Segment(self._native, self._native.create_segment(size_bytes))
 
     def register(self, source: Any) -> Buffer:
-        """Let batches use an object with the buffer protocol; see Buffer.of_object."""
+        """Let batches use an object's memory, e.g. a tensor's; see Buffer.of_object."""
         return Buffer.of_object(self._native, source)
 
     def register_address(self, address: int, size_bytes: int, owner: object = None) -> Buffer:

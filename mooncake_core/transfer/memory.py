@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any
 
 from mooncake_core.native import _native, native_errors
+from mooncake_core.transfer.arrays import memory_of
 
 
 class Segment:
@@ -54,15 +55,32 @@ class Buffer:
 
     @classmethod
     def of_object(cls, engine: _native.Engine, source: Any) -> Buffer:
-        """Register an object with the buffer protocol; a read-only one as a source of writes only.
+        """Register an object's memory; that of a read-only one as a source of writes only.
+
+        It may have the buffer protocol, be a PyTorch tensor on the CPU or a GPU, or have
+        `__cuda_array_interface__`. Work on a GPU that a batch depends on must have ended when the
+        batch begins: the engine knows no streams.
 
         Raises:
-            TypeError: it has no buffer.
+            TypeError: it has no memory that can be reached.
             BufferError: it is not contiguous.
             ValueError: it is empty.
+            TransferError: it is on a GPU, and there is no CUDA driver.
         """
+        memory = memory_of(source)
         with native_errors:
-            return cls(_native.Buffer(engine, source))
+            if memory is None:
+                return cls(_native.Buffer(engine, source))
+            return cls(
+                _native.Buffer(
+                    engine,
+                    memory.address,
+                    memory.size_bytes,
+                    source,
+                    on_device=memory.is_on_device,
+                    is_read_only=memory.is_read_only,
+                )
+            )
 
     @classmethod
     def of_address(

@@ -18,24 +18,28 @@ RegisteredBuffer::RegisteredBuffer(std::shared_ptr<Engine> engine, nb::handle so
       address_(reinterpret_cast<uint64_t>(held_->data())),
       size_bytes_(held_->size_bytes()),
       access_(held_->is_read_only() ? Access::kSource : Access::kBoth) {
-  Register();
+  Check(Register(false));
+  is_open_ = true;
 }
 
 RegisteredBuffer::RegisteredBuffer(std::shared_ptr<Engine> engine, uint64_t address,
-                                   uint64_t size_bytes, nb::object owner)
+                                   uint64_t size_bytes, nb::object owner, bool on_device,
+                                   bool is_read_only)
     : engine_(std::move(engine)),
       owner_(std::move(owner)),
       address_(address),
       size_bytes_(size_bytes),
-      access_(Access::kBoth) {
-  Register();
+      access_(is_read_only ? Access::kSource : Access::kBoth) {
+  Check(Register(on_device));
+  is_open_ = true;
 }
 
 RegisteredBuffer::~RegisteredBuffer() { Close(); }
 
-void RegisteredBuffer::Register() {
-  Check(engine_->RegisterBuffer(address_, size_bytes_, access_));
-  is_open_ = true;
+Status RegisteredBuffer::Register(bool on_device) {
+  if (!on_device) return engine_->RegisterBuffer(address_, size_bytes_, access_);
+  const ReleaseGil release;  // the first time, a driver is loaded
+  return engine_->RegisterDeviceBuffer(address_, size_bytes_, access_);
 }
 
 void RegisteredBuffer::Close() {

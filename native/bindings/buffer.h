@@ -34,8 +34,9 @@ class RegisteredBuffer {
  public:
   // Read-only objects are registered as sources only.
   RegisteredBuffer(std::shared_ptr<Engine> engine, nanobind::handle source);
+  // `on_device`: it is memory of a GPU; see Engine::RegisterDeviceBuffer.
   RegisteredBuffer(std::shared_ptr<Engine> engine, uint64_t address, uint64_t size_bytes,
-                   nanobind::object owner);
+                   nanobind::object owner, bool on_device, bool is_read_only);
   ~RegisteredBuffer();
 
   uint64_t address() const { return address_; }
@@ -43,7 +44,7 @@ class RegisteredBuffer {
   void Close();
 
  private:
-  void Register();
+  Status Register(bool on_device);
 
   const std::shared_ptr<Engine> engine_;
   std::unique_ptr<HeldBuffer> held_;

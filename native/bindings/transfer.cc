@@ -122,8 +122,9 @@ void BindMemory(nb::module_& m) {
            "All of it, writable; the memory lives as long as a view.");
   nb::class_<RegisteredBuffer>(m, "Buffer", "Local memory of batches, kept alive until close().")
       .def(nb::init<std::shared_ptr<Engine>, nb::handle>(), "engine"_a, "source"_a)
-      .def(nb::init<std::shared_ptr<Engine>, uint64_t, uint64_t, nb::object>(), "engine"_a,
-           "address"_a, "size_bytes"_a, "owner"_a.none())
+      .def(nb::init<std::shared_ptr<Engine>, uint64_t, uint64_t, nb::object, bool, bool>(),
+           "engine"_a, "address"_a, "size_bytes"_a, "owner"_a.none(), "on_device"_a = false,
+           "is_read_only"_a = false)
       .def_prop_ro("address", &RegisteredBuffer::address)
       .def_prop_ro("size_bytes", &RegisteredBuffer::size_bytes)
       .def("close", &RegisteredBuffer::Close, "Wait for batches that use it; then let go of it.");
