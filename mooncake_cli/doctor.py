@@ -175,9 +175,11 @@ def _accelerators() -> Iterator[Part]:
     yield Part(
         name="CUDA driver",
         is_found=driver,
-        found="libcuda.so.1 loads" if driver else "no libcuda.so.1",
+        found="libcuda.so.1 loads"
+        if driver
+        else "no libcuda.so.1: the transfer engine moves host memory only",
         bring="" if driver else "an NVIDIA GPU and its driver, e.g. apt install nvidia-driver",
-        use="prefill and decode on GPUs, with a torch built for CUDA",
+        use="prefill and decode on GPUs, with a torch built for CUDA; transfers of GPU memory",
     )
     binding, nvml = _version("pynvml") is not None, _library("libnvidia-ml.so.1")
     yield Part(
