@@ -25,6 +25,7 @@ from mooncake_core.topology import (
     describe_host,
     encode_matrix,
     load_matrix,
+    name_gpus,
     parse_overrides,
     read_host,
     unmet,
@@ -70,6 +71,8 @@ def command(  # noqa: PLR0913  # one a flag
     if not sysroot.is_dir():
         raise ConfigError(f"--sysroot:sysroot: {sysroot} is no folder")
     host = read_host(sysroot)
+    if sysroot == Path("/"):
+        host = name_gpus(host)
     chosen = Filter(only=tuple(only), exclude=tuple(exclude))
     chosen.check(host)
     report = describe_host(

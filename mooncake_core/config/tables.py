@@ -73,7 +73,7 @@ class TransferConfig(Table, frozen=True):
     are obeyed exactly: rdma where there is none is an error, and tcp touches no RDMA device."""
     addresses: tuple[HostAddress, ...] = ()
     """Further addresses of this host, or names of its interfaces; batches are spread over all of
-    them. "auto" alone: every physical interface that is up."""
+    them. "auto" alone: every interface that `mooncake topo` calls usable."""
     topology: str = ""
     """A JSON file that says which interfaces are near which memory; empty: as the system says."""
     io_threads: Annotated[int, Meta(ge=1, le=64)] = 2

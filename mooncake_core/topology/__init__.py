@@ -6,6 +6,7 @@ from mooncake_core.topology.gids import Overrides, RankedGid, parse_overrides, r
 from mooncake_core.topology.host import Gid, Gpu, Host, Limits, Nic, NumaNode, RdmaPort, Route
 from mooncake_core.topology.matrix import Matrix, build_matrix, encode_matrix
 from mooncake_core.topology.matrix_file import load_matrix
+from mooncake_core.topology.nvml import name_gpus
 from mooncake_core.topology.rails import Rail
 from mooncake_core.topology.read import read_host
 from mooncake_core.topology.report import Report, Wishes, describe_host, unmet
@@ -36,6 +37,7 @@ __all__ = [
     "encode_matrix",
     "judge",
     "load_matrix",
+    "name_gpus",
     "parse_overrides",
     "preferred_addresses",
     "rank_gids",

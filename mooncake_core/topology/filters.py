@@ -50,6 +50,11 @@ def device_names(host: Host) -> list[str]:
     return [*dict.fromkeys(ports), *(nic.name for nic in host.nics)]
 
 
+def host_addresses(host: Host) -> list[str]:
+    """Return every address of this host, without prefix length."""
+    return [str(interface.ip) for nic in host.nics for interface in nic.interfaces()]
+
+
 def nearest(name: str, names: Sequence[str]) -> str:
     """Return a hint at which of `names` was meant."""
     close = difflib.get_close_matches(name, names, n=1)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from mooncake_core.errors import ConfigError
-from mooncake_core.topology.filters import device_names, nearest
+from mooncake_core.topology.filters import device_names, host_addresses, nearest
 from mooncake_core.topology.host import Host
 from mooncake_core.topology.matrix import Matrix, Names
 
@@ -19,7 +19,9 @@ _EXAMPLE = '{"cpu:0": [["mlx5_0"], ["mlx5_1"]]}'
 
 
 def load_matrix(path: Path, host: Host) -> Matrix:
-    """Return the matrix in a file; its NICs must be devices of this host, usable or not.
+    """Return the matrix in a file; its NICs must be devices or addresses of this host.
+
+    Whether they are usable is not asked: who names them knows.
 
     Raises:
         ConfigError: "file:key: problem".
@@ -32,7 +34,7 @@ def load_matrix(path: Path, host: Host) -> Matrix:
         raise ConfigError(f"{path}: not JSON: {error}") from error
     if not isinstance(found, dict):
         raise ConfigError(f"{path}: not a table of locations, such as {_EXAMPLE}")
-    known = device_names(host)
+    known = [*device_names(host), *host_addresses(host)]
     return {key: _row(f"{path}:{key}", key, row, known) for key, row in found.items()}
 
 

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
 
-def gpu_names() -> Mapping[str, str]:
+from mooncake_core.topology.host import Host
+
+
+def name_gpus(host: Host) -> Host:
+    """Return this machine's inventory with the names of its GPUs. May wake a driver up."""
+    if not host.gpus:
+        return host
+    names = _names()
+    named = (msgspec.structs.replace(gpu, name=names.get(gpu.pci, "")) for gpu in host.gpus)
+    return msgspec.structs.replace(host, gpus=tuple(named))
+
+
+def _names() -> Mapping[str, str]:
     """Return PCI address -> name; empty without the optional pynvml or without the driver."""
     try:
         # Optional: the extra "gpu" brings it.

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 
 from mooncake_core.errors import ConfigError
-from mooncake_core.topology.filters import EVERYTHING, Filter, nearest
+from mooncake_core.topology.filters import EVERYTHING, Filter, host_addresses, nearest
 from mooncake_core.topology.gids import best_gid, interface_of
 from mooncake_core.topology.host import Host, Interface, Nic
 from mooncake_core.topology.matrix import Matrix
@@ -98,6 +98,8 @@ def _known(host: Host) -> str:
 
 def _address_of(host: Host, name: str) -> str:
     """The IP address of an interface or of an RDMA device's interface; empty: it has none."""
+    if name in host_addresses(host):
+        return name
     nic = host.nic(name)
     if nic is not None:
         return best_address(nic)

@@ -149,7 +149,7 @@ def test_a_matrix_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_a_matrix_from_a_file_gives_the_addresses_near_memory(tmp_path: Path) -> None:
     host = two_cards(tmp_path)
     path = tmp_path / "matrix.json"
-    path.write_text('{"cpu:0": [["mlx5_1", "eth1"], []], "cuda:0": [["eth0"], ["lo"]]}')
+    path.write_text('{"cpu:0": [["mlx5_1", "eth1"], []], "cuda:0": [["10.0.0.2"], ["lo"]]}')
     matrix = load_matrix(path, host)
     assert preferred_addresses(host, matrix) == {"cpu:0": ("10.1.0.2",), "cuda:0": ("10.0.0.2",)}
     assert describe_host(host, Wishes(matrix=matrix)).matrix == matrix

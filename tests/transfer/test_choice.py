@@ -22,7 +22,7 @@ def write(root: Path, files: dict[str, str]) -> None:
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
-    """A host with two Ethernet interfaces, one of them down, a bridge, and two RDMA ports."""
+    """Two Ethernet interfaces, one of them down, a container's bridge, and two RDMA ports."""
     net = "sys/class/net"
     write(
         tmp_path,
@@ -33,12 +33,14 @@ def host(tmp_path: Path) -> Path:
             f"{net}/eth1/type": "1",
             f"{net}/eth1/operstate": "down",
             f"{net}/eth1/device/uevent": "PCI_SLOT_NAME=0000:02:00.0\n",
-            f"{net}/br0/type": "1",
-            f"{net}/br0/operstate": "up",
+            f"{net}/docker0/type": "1",
+            f"{net}/docker0/operstate": "up",
+            f"{net}/lo/type": "772",
             "proc/net/if_inet6": (
                 "fd000000000000000000000000000005 02 40 00 80     eth0\n"
                 "fe800000000000000000000000000006 03 40 20 80     eth1\n"
-                "fd000000000000000000000000000007 04 40 00 80     br0\n"
+                "fd000000000000000000000000000007 04 40 00 80 docker0\n"
+                "00000000000000000000000000000001 01 80 10 80       lo\n"
             ),
             "sys/class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE\n",
             "sys/class/infiniband/mlx5_1/ports/1/state": "1: DOWN\n",
@@ -48,7 +50,7 @@ def host(tmp_path: Path) -> Path:
 
 
 def test_rdma_where_it_cannot_be_used_is_an_error_that_says_why_for_each_device(host: Path) -> None:
-    with pytest.raises(ConfigError, match=r"transfer\.protocol: .*mlx5_0 port 1.*mlx5_1 port 1"):
+    with pytest.raises(ConfigError, match=r"transfer\.protocol: .*mlx5_0/1: .*mlx5_1/1: down"):
         choose(TransferConfig(protocol="rdma"), host)
     with pytest.raises(ConfigError, match=r"transfer\.protocol: rdma .*no RDMA"):
         TransferEngine(TransferConfig(protocol="rdma"))
@@ -83,11 +85,11 @@ def test_interfaces_stand_for_their_addresses(host: Path) -> None:
     def addresses(*entries: str, listen: str = "127.0.0.1:0") -> tuple[str, ...]:
         return choose(TransferConfig(addresses=entries, listen=listen), host).addresses
 
-    assert addresses("eth0", "10.0.0.9", "br0") == ("fd00::5", "10.0.0.9", "fd00::7")
+    assert addresses("eth0", "fd00::7", "lo") == ("fd00::5", "fd00::7", "::1")
     assert addresses("eth1") == ("fe80::6%eth1",)
     assert addresses("auto") == ("fd00::5",)
     assert addresses("eth0", listen="[fd00::5]:0") == ()
-    with pytest.raises(ConfigError, match=r"transfer\.addresses: 'eth9' .*br0, eth0, eth1"):
+    with pytest.raises(ConfigError, match=r"transfer\.addresses: 'eth9' .*did you mean 'eth1'"):
         addresses("eth9")
 
 
@@ -95,9 +97,9 @@ def test_a_topology_file_says_which_addresses_are_near_which_memory(
     host: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "matrix.json"
-    file.write_text(json.dumps({"cpu:0": [["eth0"], ["eth1"]], "cuda:0": [["10.0.0.9"], []]}))
+    file.write_text(json.dumps({"cpu:0": [["eth0"], ["eth1"]], "cuda:0": [["fd00::7"], []]}))
     config = TransferConfig(topology=str(file))
-    assert choose(config, host).preferred == {"cpu:0": ("fd00::5",), "cuda:0": ("10.0.0.9",)}
+    assert choose(config, host).preferred == {"cpu:0": ("fd00::5",), "cuda:0": ("fd00::7",)}
     file.write_text("{")
     with pytest.raises(ConfigError, match=r"transfer\.topology: .*matrix\.json"):
         choose(config, host)
