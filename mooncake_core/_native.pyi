@@ -45,6 +45,8 @@ class Code(enum.Enum):
 
     kCancelled = 17
 
+    kReadOnly = 18
+
 class Error(Exception):
     """What a native call reports: args are (Code, message, is_dirty)."""
 
@@ -58,10 +60,21 @@ class Segment:
     def size_bytes(self) -> int: ...
 
     @property
+    def name(self) -> str: ...
+
+    @property
     def address(self) -> int: ...
 
+    @property
+    def is_lent(self) -> bool: ...
+
+    @property
+    def is_read_only(self) -> bool: ...
+
     def view(self) -> memoryview:
-        """All of it, writable; the memory lives as long as a view."""
+        """
+        All of it, writable unless read-only; the memory lives as long as a view.
+        """
 
 class Buffer:
     """Local memory of batches, kept alive until close()."""
@@ -77,6 +90,9 @@ class Buffer:
 
     @property
     def size_bytes(self) -> int: ...
+
+    @property
+    def is_read_only(self) -> bool: ...
 
     def close(self) -> None:
         """Wait for batches that use it; then let go of it."""
@@ -95,6 +111,12 @@ class RemoteSegment:
 
     @property
     def transport(self) -> str: ...
+
+    @property
+    def reason(self) -> str: ...
+
+    @property
+    def is_read_only(self) -> bool: ...
 
 class Transfer:
     """A submitted batch."""
@@ -177,11 +199,19 @@ class Engine:
     @property
     def host_id(self) -> str: ...
 
-    def create_segment(self, size_bytes: int) -> Segment: ...
+    def create_segment(self, size_bytes: int, name: str) -> Segment: ...
 
-    def close_segment(self, segment: Segment) -> None: ...
+    def lend(self, buffer: Buffer, is_read_only: bool, name: str) -> Segment:
+        """The segment keeps the buffer, until close_segment has given True."""
 
+    def close_segment(self, segment: Segment, timeout_s: float) -> bool:
+        """True: the memory is free. False: peers can reach it still."""
+
+    @overload
     def open_segment(self, endpoint: str, segment_id: int, timeout_s: float) -> RemoteSegment: ...
+
+    @overload
+    def open_segment(self, endpoint: str, name: str, timeout_s: float) -> RemoteSegment: ...
 
     def execute(self, op: Op, remote: RemoteSegment, addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], timeout_s: float) -> None: ...
 

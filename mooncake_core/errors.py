@@ -13,6 +13,7 @@ MooncakeError                what the world did wrong
 │   ├── TransferCancelled    its caller gave the batch up
 │   ├── PeerUnreachable      no connection, or it died
 │   ├── BufferNotRegistered  an address outside every registered buffer
+│   ├── ReadOnly             memory that its owner lends for reading only
 │   ├── ChecksumMismatch     the bytes that arrived are not the bytes that were sent
 │   └── Fenced               the owner revoked this process's writes
 └── StoreError               the store could not do it
@@ -102,6 +103,12 @@ class PeerUnreachable(TransferError):
 
 class BufferNotRegistered(TransferError):
     """An address lies outside every registered buffer."""
+
+
+class ReadOnly(TransferError):
+    """A write to memory that its owner lends for reading only; nothing was written."""
+
+    scope = "request"
 
 
 class ChecksumMismatch(TransferError):

@@ -31,12 +31,13 @@ ERROR_OF_CODE: dict[_native.Code, type[Exception]] = {
     Code.kLeaseExpired: errors.LeaseExpired,
     Code.kStaleEpoch: errors.StaleEpoch,
     Code.kNotFound: errors.TransferError,
-    Code.kAlreadyExists: errors.StoreError,
+    Code.kAlreadyExists: ValueError,
     Code.kUnavailable: errors.StoreUnavailable,
     Code.kSystem: errors.TransferError,
     Code.kClosed: errors.TransferError,
     Code.kWrongPeer: errors.WrongPeer,
     Code.kCancelled: errors.TransferCancelled,
+    Code.kReadOnly: errors.ReadOnly,
 }
 """Every code but kOk. Codes that are answers to their callers stand here too."""
 

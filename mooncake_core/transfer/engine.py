@@ -9,7 +9,7 @@ from mooncake_core.config.tables import TransferConfig
 from mooncake_core.errors import ConfigError
 from mooncake_core.native import Code, _native, native_errors
 from mooncake_core.transfer.choice import Choice, choose
-from mooncake_core.transfer.memory import Buffer, Segment
+from mooncake_core.transfer.memory import Buffer, Segment, lend
 from mooncake_core.transfer.remote import RemoteSegment
 from mooncake_core.transfer.statistics import PathStatistics, path_statistics
 
@@ -50,14 +50,51 @@ class TransferEngine:
         """Equal iff two processes can share memory."""
         return self._native.host_id
 
-    def create_segment(self, size_bytes: int) -> Segment:
-        """Take memory and lend it to peers. Blocks while it is prefaulted.
+    def create_segment(self, size_bytes: int, name: str = "") -> Segment:
+        """Take memory and let peers reach it. Blocks while it is prefaulted.
+
+        Args:
+            size_bytes: at least 1.
+            name: what peers may open it by instead of its id: unique in this engine, at most 255
+                bytes; empty: none.
 
         Raises:
             OutOfSpace: there is not so much; the message says by which limit.
+            ValueError: the name is taken or too long.
         """
         with native_errors:
-            return Segment(self._native, self._native.create_segment(size_bytes))
+            segment = self._native.create_segment(size_bytes, name)
+        return Segment(self._native, segment, self._timeout_s)
+
+    def lend(
+        self,
+        source: Any,
+        size_bytes: int | None = None,
+        *,
+        name: str = "",
+        read_only: bool = False,
+    ) -> Segment:
+        """Let peers reach memory that exists: those on this host directly, others over TCP.
+
+        The memory is kept alive, and must stay where it is, until close() of the segment has
+        returned True or the process ends. Batches of this engine may use it as local memory.
+
+        Args:
+            source: what register() takes; or an address, of memory that the caller keeps in place.
+            size_bytes: with an address, and only then.
+            name: as for create_segment.
+            read_only: peers may not write it. Needed for memory that is read-only itself.
+
+        Raises:
+            ValueError: see above, or there is no such memory.
+        """
+        if (size_bytes is None) == isinstance(source, int):
+            raise ValueError("an address needs size_bytes, and an object has a size of its own")
+        if size_bytes is None:
+            buffer = self.register(source)
+        else:
+            buffer = self.register_address(source, size_bytes)
+        return lend(self._native, buffer, name=name, read_only=read_only, timeout_s=self._timeout_s)
 
     def register(self, source: Any) -> Buffer:
         """Let batches use an object's memory, e.g. a tensor's; see Buffer.of_object."""
@@ -68,9 +105,9 @@ class TransferEngine:
         return Buffer.of_address(self._native, address, size_bytes, owner)
 
     def open_segment(
-        self, endpoint: str, segment_id: int, *, timeout_s: float | None = None
+        self, endpoint: str, segment: int | str, *, timeout_s: float | None = None
     ) -> RemoteSegment:
-        """Open a peer's segment. Blocks, without the GIL. Cheap when it is open already.
+        """Open a peer's segment, by id or name. Blocks, without the GIL. Cheap when it is open.
 
         Raises:
             TransferError: the peer has no such segment.
@@ -79,7 +116,7 @@ class TransferEngine:
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         with native_errors:
-            remote = self._native.open_segment(endpoint, segment_id, limit_s)
+            remote = self._native.open_segment(endpoint, segment, limit_s)
         return RemoteSegment(self._native, remote, self._timeout_s)
 
     def statistics(self) -> tuple[PathStatistics, ...]:

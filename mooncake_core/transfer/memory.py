@@ -8,43 +8,78 @@ from typing import Any
 from mooncake_core.native import _native, native_errors
 from mooncake_core.transfer.arrays import memory_of
 
+_lent: dict[int, _native.Segment] = {}
+"""Memory that was lent and that peers may reach still; kept here whatever else forgets it."""
+
 
 class Segment:
-    """Memory that peers may read and write. Made by TransferEngine.create_segment.
+    """Memory that peers may reach: taken by TransferEngine.create_segment, or lent by lend().
 
-    It is prefaulted and stays where it is. Thread-safe.
+    It stays where it is; what was taken is prefaulted. Thread-safe.
     """
 
-    def __init__(self, engine: _native.Engine, segment: _native.Segment) -> None:
+    def __init__(self, engine: _native.Engine, segment: _native.Segment, timeout_s: float) -> None:
         self._engine = engine
-        self._segment = segment
-
-    @property
-    def id(self) -> int:
+        self._segment: _native.Segment | None = segment
+        self._timeout_s = timeout_s
+        self.id = segment.id
         """Random, 64 bits, never 0; what peers open it by."""
-        return self._segment.id
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes that were asked for."""
-        return self._segment.size_bytes
-
-    @property
-    def address(self) -> int:
+        self.name = segment.name
+        """The same for people, unique in this engine; empty: none."""
+        self.size_bytes = segment.size_bytes
+        self.address = segment.address
         """Of its first byte; a registered address."""
-        return self._segment.address
+        self.is_lent = segment.is_lent
+        self.is_read_only = segment.is_read_only
+        """Peers may not write it."""
+        if self.is_lent:
+            _lent[self.id] = segment
 
     @property
     def buffer(self) -> memoryview:
-        """All of it, writable, as bytes. The memory outlives close() while a view of it is held."""
-        return self._segment.view()
+        """All of it as bytes, writable unless read-only. A view keeps the memory, beyond close().
 
-    def close(self) -> None:
-        """Take it away from peers: their next operation on it fails.
-
-        Waits for batches of this engine that use it as local memory. Idempotent.
+        Raises:
+            ValueError: it was lent, and has been given back.
         """
-        self._engine.close_segment(self._segment)
+        segment = self._segment
+        if segment is None:
+            raise ValueError(f"segment {self.id} was closed")
+        return segment.view()
+
+    def close(self, *, timeout_s: float | None = None) -> bool:
+        """Take it away from peers: their next operation on it fails. Idempotent.
+
+        Waits for batches of this engine that use it as local memory. Returns True at once for
+        memory that was taken: the last that holds it frees it. Memory that was lent may be in
+        use by peers, so this waits, without the GIL, until each has let go of it or is dead: True;
+        or until `timeout_s` (default: the engine's) has passed: False. Then the memory is kept
+        alive, and a later call waits on.
+        """
+        segment = self._segment
+        if segment is None:
+            return True
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        is_free = self._engine.close_segment(segment, limit_s)
+        if is_free and self.is_lent:
+            _lent.pop(self.id, None)
+            self._segment = None
+        return is_free
+
+
+def lend(
+    engine: _native.Engine, buffer: Buffer, *, name: str, read_only: bool, timeout_s: float
+) -> Segment:
+    """Let peers reach registered memory; the segment keeps the registration until it is free.
+
+    Raises:
+        ValueError: the name is taken, or the memory is read-only and `read_only` is not said.
+    """
+    if buffer.native.is_read_only and not read_only:
+        raise ValueError("read-only memory can only be lent with read_only=True")
+    with native_errors:
+        segment = engine.lend(buffer.native, read_only, name)
+    return Segment(engine, segment, timeout_s)
 
 
 class Buffer:
@@ -89,6 +124,11 @@ class Buffer:
         """Register raw memory; `owner`, kept alive with it, is whatever keeps it in place."""
         with native_errors:
             return cls(_native.Buffer(engine, address, size_bytes, owner))
+
+    @property
+    def native(self) -> _native.Buffer:
+        """For the other parts of the native library."""
+        return self._buffer
 
     @property
     def address(self) -> int:

@@ -58,6 +58,9 @@ class RemoteSegment:
         self.id = remote.id
         self.size_bytes = remote.size_bytes
         self.endpoint = remote.endpoint
+        self.is_read_only = remote.is_read_only
+        self.reason = remote.reason
+        """Why this transport was taken: a sentence."""
         self.transport: Literal["shm", "tcp"] = "shm" if remote.transport == "shm" else "tcp"
 
     def read(
@@ -74,6 +77,7 @@ class RemoteSegment:
             TransferTimeout: `timeout_s` (default: the engine's) has passed.
             PeerUnreachable: the owner is gone.
             Fenced: the owner has revoked this process, or rotate() was called since the opening.
+            ReadOnly: a write to memory that is lent for reading only; nothing has moved.
             BufferNotRegistered: local memory outside every registered buffer; nothing has moved.
             TransferError: the owner closed the segment.
             ValueError: a piece outside the segment, or arrays of unequal length.

@@ -25,12 +25,13 @@ enum class Code : int {
   kLeaseExpired = 9,         // the lease ended before the read did
   kStaleEpoch = 10,          // the descriptor is of an earlier master
   kNotFound = 11,            // no such key or segment
-  kAlreadyExists = 12,       // the key is committed or being written
+  kAlreadyExists = 12,       // the key or name is taken
   kUnavailable = 13,         // no master or no node to serve this now; try again
   kSystem = 14,              // the operating system refused; the message has errno
   kClosed = 15,              // the object was closed
   kWrongPeer = 16,           // who answered is not who was asked for
   kCancelled = 17,           // its caller gave it up; remote state may be dirty
+  kReadOnly = 18,            // the memory may be read, but not written
 };
 
 class [[nodiscard]] Status {

@@ -41,6 +41,7 @@ class RegisteredBuffer {
 
   uint64_t address() const { return address_; }
   uint64_t size_bytes() const { return size_bytes_; }
+  bool is_read_only() const { return access_ == Access::kSource; }
   void Close();
 
  private:

@@ -41,7 +41,8 @@ void BindError(nb::module_& m) {
       .value("kSystem", Code::kSystem)
       .value("kClosed", Code::kClosed)
       .value("kWrongPeer", Code::kWrongPeer)
-      .value("kCancelled", Code::kCancelled);
+      .value("kCancelled", Code::kCancelled)
+      .value("kReadOnly", Code::kReadOnly);
   // args are (code, message, is_dirty).
   error_type = PyErr_NewExceptionWithDoc(
       "mooncake_core._native.Error",

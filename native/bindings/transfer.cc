@@ -59,9 +59,24 @@ std::shared_ptr<Engine> CreateEngine(const std::string& listen, bool use_shm, in
   return Unwrap(Engine::Create(options));
 }
 
-Remote OpenSegment(Engine& engine, const std::string& endpoint, uint64_t segment_id,
+template <typename Which>  // id or name
+Remote OpenSegment(Engine& engine, const std::string& endpoint, const Which& segment,
                    double timeout_s) {
-  return Unwrap(engine.OpenSegment(endpoint, segment_id, Deadline::After(timeout_s)));
+  return Unwrap(engine.OpenSegment(endpoint, segment, Deadline::After(timeout_s)));
+}
+
+std::shared_ptr<Segment> CreateSegment(Engine& engine, uint64_t size_bytes,
+                                       const std::string& name) {
+  return Unwrap(engine.CreateSegment(size_bytes, name));
+}
+
+std::shared_ptr<Segment> Lend(Engine& engine, const RegisteredBuffer& buffer, bool is_read_only,
+                              const std::string& name) {
+  return Unwrap(engine.Lend(buffer.address(), buffer.size_bytes(), is_read_only, name));
+}
+
+bool CloseSegment(Engine& engine, const Segment& segment, double timeout_s) {
+  return engine.CloseSegment(segment, Deadline::After(timeout_s));
 }
 
 void Execute(Engine& engine, Op op, const Remote& remote, const Numbers& addresses,
@@ -103,7 +118,8 @@ uint32_t ChecksumGather(const Numbers& addresses, const Numbers& lengths, uint32
 int ExportSegment(PyObject* self, Py_buffer* view, int flags) {
   const auto& segment = *nb::inst_ptr<Segment>(self);
   return PyBuffer_FillInfo(view, self, segment.data(),
-                           static_cast<Py_ssize_t>(segment.size_bytes()), 0, flags);
+                           static_cast<Py_ssize_t>(segment.size_bytes()), segment.is_read_only(),
+                           flags);
 }
 
 nb::object ViewSegment(nb::handle_t<Segment> self) {
@@ -117,9 +133,12 @@ void BindMemory(nb::module_& m) {
   nb::class_<Segment>(m, "Segment", nb::type_slots(segment_slots), "Memory that peers may reach.")
       .def_prop_ro("id", &Segment::id)
       .def_prop_ro("size_bytes", &Segment::size_bytes)
+      .def_prop_ro("name", &Segment::name)
       .def_prop_ro("address", &Segment::address)
+      .def_prop_ro("is_lent", &Segment::is_lent)
+      .def_prop_ro("is_read_only", &Segment::is_read_only)
       .def("view", &ViewSegment, nb::sig("def view(self) -> memoryview"),
-           "All of it, writable; the memory lives as long as a view.");
+           "All of it, writable unless read-only; the memory lives as long as a view.");
   nb::class_<RegisteredBuffer>(m, "Buffer", "Local memory of batches, kept alive until close().")
       .def(nb::init<std::shared_ptr<Engine>, nb::handle>(), "engine"_a, "source"_a)
       .def(nb::init<std::shared_ptr<Engine>, uint64_t, uint64_t, nb::object, bool, bool>(),
@@ -127,6 +146,7 @@ void BindMemory(nb::module_& m) {
            "is_read_only"_a = false)
       .def_prop_ro("address", &RegisteredBuffer::address)
       .def_prop_ro("size_bytes", &RegisteredBuffer::size_bytes)
+      .def_prop_ro("is_read_only", &RegisteredBuffer::is_read_only)
       .def("close", &RegisteredBuffer::Close, "Wait for batches that use it; then let go of it.");
 }
 
@@ -135,7 +155,9 @@ void BindRemote(nb::module_& m) {
       .def_prop_ro("id", &RemoteSegment::id)
       .def_prop_ro("size_bytes", &RemoteSegment::size_bytes)
       .def_prop_ro("endpoint", &RemoteSegment::endpoint)
-      .def_prop_ro("transport", &RemoteSegment::transport);
+      .def_prop_ro("transport", &RemoteSegment::transport)
+      .def_prop_ro("reason", &RemoteSegment::reason)
+      .def_prop_ro("is_read_only", &RemoteSegment::is_read_only);
   nb::class_<Transfer>(m, "Transfer", "A submitted batch.")
       .def("done", &Transfer::done)
       .def("wait", &Wait, "timeout_s"_a, nb::call_guard<ReleaseGil>(),
@@ -175,12 +197,15 @@ void BindEngine(nb::module_& m) {
       .def_prop_ro("endpoint", &Engine::endpoint)
       .def_prop_ro("peer_id", &Engine::peer_id)
       .def_prop_ro("host_id", &Engine::host_id)
-      .def(
-          "create_segment",
-          [](Engine& engine, uint64_t size) { return Unwrap(engine.CreateSegment(size)); },
-          "size_bytes"_a, Release())
-      .def("close_segment", &Engine::CloseSegment, "segment"_a, Release())
-      .def("open_segment", &OpenSegment, "endpoint"_a, "segment_id"_a, "timeout_s"_a, Release())
+      .def("create_segment", &CreateSegment, "size_bytes"_a, "name"_a, Release())
+      .def("lend", &Lend, "buffer"_a, "is_read_only"_a, "name"_a, nb::keep_alive<0, 2>(),
+           "The segment keeps the buffer, until close_segment has given True.")
+      .def("close_segment", &CloseSegment, "segment"_a, "timeout_s"_a, Release(),
+           "True: the memory is free. False: peers can reach it still.")
+      .def("open_segment", &OpenSegment<uint64_t>, "endpoint"_a, "segment_id"_a, "timeout_s"_a,
+           Release())
+      .def("open_segment", &OpenSegment<std::string>, "endpoint"_a, "name"_a, "timeout_s"_a,
+           Release())
       .def("execute", &Execute, "op"_a, "remote"_a, "addresses"_a.noconvert(),
            "offsets"_a.noconvert(), "lengths"_a.noconvert(), "timeout_s"_a, Release())
       .def("submit", &Submit, "op"_a, "remote"_a, "addresses"_a.noconvert(),

@@ -42,7 +42,7 @@ TEST(ConnectionsThatSaidHelloStayOpen) {
   const auto greeted = TcpLane::Connect(address, {RandomId(), 0}, Soon()).value();
   EXPECT(IsClosedByPeer(ConnectTcp(address, Soon()).value()));  // one that came later
   EXPECT(greeted.lane->IsQuiet());
-  EXPECT(greeted.lane->Open(1, Soon()).status().code() == Code::kNotFound);
+  EXPECT(greeted.lane->Open({1, ""}, Soon()).status().code() == Code::kNotFound);
 }
 
 TEST(TheStrangerThatWaitsLongestMakesRoom) {

@@ -8,6 +8,24 @@
 #include "transfer/staged_batch.h"
 
 namespace mooncake {
+namespace {
+
+// How long an engine that closes waits for peers to let go of memory that it lent.
+constexpr double kCloseSeconds = 1.0;
+
+Status CheckRef(const SegmentRef& ref) {
+  if (ref.id == 0 && ref.name.empty()) return Status(Code::kNotFound, "segment 0 is none");
+  if (ref.name.size() <= kSegmentNameBytes) return Status::Ok();
+  return Status(Code::kNotFound,
+                "no segment has a name of " + std::to_string(ref.name.size()) + " bytes");
+}
+
+// What own batches may do with it.
+Access LocalAccess(const Segment& segment) {
+  return segment.is_read_only() ? Access::kSource : Access::kBoth;
+}
+
+}  // namespace
 
 namespace {
 
@@ -64,30 +82,64 @@ Status Core::CheckOpen() const {
   return is_closed_ ? Status(Code::kClosed, "the engine is closed") : Status::Ok();
 }
 
-Result<std::shared_ptr<Segment>> Core::CreateSegment(uint64_t size_bytes) {
+Result<std::shared_ptr<Segment>> Core::CreateSegment(uint64_t size_bytes, std::string name) {
   MC_RETURN_IF_ERROR(CheckOpen());
-  auto segment = Segment::Create(size_bytes);
-  if (!segment.ok()) return segment;
-  MC_RETURN_IF_ERROR(buffers_.Register(segment.value()->address(), size_bytes, Access::kBoth));
-  owner_.segments.Add(segment.value());
-  return segment;
+  return Add(Segment::Create(size_bytes, std::move(name)));
 }
 
-void Core::CloseSegment(const Segment& segment) {
-  if (!owner_.segments.Remove(segment.id())) return;
-  owner_.loop->Run([&] { shm_server_->Withdraw(segment.id()); });
-  const Status status = buffers_.Unregister(segment.address(), segment.size_bytes(), Access::kBoth);
+Result<std::shared_ptr<Segment>> Core::Lend(uint64_t address, uint64_t size_bytes,
+                                            bool is_read_only, std::string name) {
+  MC_RETURN_IF_ERROR(CheckOpen());
+  return Add(Segment::Lend(address, size_bytes, is_read_only, std::move(name)));
+}
+
+// Lets own batches use a segment, and peers reach it.
+Result<std::shared_ptr<Segment>> Core::Add(Result<std::shared_ptr<Segment>> made) {
+  if (!made.ok()) return made;
+  const Segment& segment = *made.value();
+  const uint64_t address = segment.address();
+  MC_RETURN_IF_ERROR(buffers_.Register(address, segment.size_bytes(), LocalAccess(segment)));
+  const Status added = owner_.segments.Add(made.value());
+  if (added.ok()) return made;
+  MC_RETURN_IF_ERROR(buffers_.Unregister(address, segment.size_bytes(), LocalAccess(segment)));
+  return added;
+}
+
+bool Core::CloseSegment(const Segment& segment, Deadline deadline) {
+  {
+    const Segment::Use closing(segment.shared_from_this());  // who closes it again waits for this
+    if (owner_.segments.Remove(segment.id())) Withdraw(segment);
+  }
+  return !segment.is_lent() || segment.WaitUntilUnused(deadline);
+}
+
+void Core::Withdraw(const Segment& segment) {
+  owner_.loop->Run([&] {
+    shm_server_->Withdraw(segment.id());
+    if (segment.is_lent()) tcp_server_->Withdraw(segment.id());
+  });
+  const Status status =
+      buffers_.Unregister(segment.address(), segment.size_bytes(), LocalAccess(segment));
   MC_CHECK(status.ok(), "%s", status.message().c_str());
 }
 
-Result<std::shared_ptr<RemoteSegment>> Core::OpenSegment(const std::string& endpoint, uint64_t id,
-                                                         Deadline deadline) {
+// Peers may be reading memory that is lent until they have heard that it no longer is.
+void Core::WithdrawAll() {
+  const Deadline deadline = Deadline::After(kCloseSeconds);
+  for (const auto& segment : owner_.segments.All()) {
+    if (segment->is_lent()) CloseSegment(*segment, deadline);
+  }
+}
+
+Result<std::shared_ptr<RemoteSegment>> Core::OpenSegment(const std::string& endpoint,
+                                                         const SegmentRef& ref, Deadline deadline) {
+  MC_RETURN_IF_ERROR(CheckRef(ref));
   for (;;) {
     MC_RETURN_IF_ERROR(CheckOpen());
     auto found = FindPeer(endpoint, deadline);
     if (!found.ok()) return found.status();
     const auto& [peer, is_new] = found.value();
-    auto attachment = peer->Open(id, deadline);
+    auto attachment = peer->Open(ref, deadline);
     if (attachment.ok())
       return std::make_shared<RemoteSegment>(peer, std::move(attachment).value());
     // A peer from before may be another process by now; a new connection knows.
@@ -156,6 +208,7 @@ std::vector<std::shared_ptr<Peer>> Core::TakePeers() {
 Result<BufferTable::Claim> Core::Admit(Op op, const RemoteSegment& remote,
                                        std::span<const Piece> pieces) {
   MC_RETURN_IF_ERROR(CheckOpen());
+  if (op == Op::kWrite && remote.attachment_->is_read_only()) return ReadOnly(remote.id());
   const uint64_t size_bytes = remote.size_bytes();
   for (const Piece& piece : pieces) {
     if (piece.offset <= size_bytes && piece.length <= size_bytes - piece.offset) continue;
@@ -223,7 +276,7 @@ Result<bool> Core::Fence(uint64_t peer_id, Deadline deadline) {
     shm_server_->Revoke(peer_id);
   });
   if (!is_barred) return Status(Code::kClosed, "the engine is closed");
-  return shm_server_->WaitUntilGone(peer_id, deadline);
+  return shm_server_->WaitUntilHarmless(peer_id, deadline);
 }
 
 Result<uint64_t> Core::Rotate() {
@@ -249,12 +302,13 @@ void Core::Close() {
   for (const auto& peer : peers) peer->End(Status(Code::kClosed, "the engine was closed"));
   io_pool_.Stop();
   if (owner_.loop == nullptr) return;  // it was never opened
+  WithdrawAll();
   owner_.loop->Run([&] {
     tcp_server_->Stop();
     shm_server_->Stop();
   });
   owner_.loop->Stop();
-  owner_.segments.Clear();
+  for (const auto& segment : owner_.segments.All()) owner_.segments.Remove(segment->id());
 }
 
 }  // namespace mooncake

@@ -32,10 +32,12 @@ class Core {
   uint64_t peer_id() const;
   BufferTable& buffers() { return buffers_; }
 
-  Result<std::shared_ptr<Segment>> CreateSegment(uint64_t size_bytes);
-  void CloseSegment(const Segment& segment);
-  Result<std::shared_ptr<RemoteSegment>> OpenSegment(const std::string& endpoint, uint64_t id,
-                                                     Deadline deadline);
+  Result<std::shared_ptr<Segment>> CreateSegment(uint64_t size_bytes, std::string name);
+  Result<std::shared_ptr<Segment>> Lend(uint64_t address, uint64_t size_bytes, bool is_read_only,
+                                        std::string name);
+  bool CloseSegment(const Segment& segment, Deadline deadline);
+  Result<std::shared_ptr<RemoteSegment>> OpenSegment(const std::string& endpoint,
+                                                     const SegmentRef& ref, Deadline deadline);
   Status Execute(Op op, const std::shared_ptr<RemoteSegment>& remote, std::span<const Piece> pieces,
                  const BatchOptions& options);
   Result<std::shared_ptr<Transfer>> Submit(Op op, std::shared_ptr<RemoteSegment> remote,
@@ -54,6 +56,9 @@ class Core {
 
   explicit Core(const EngineOptions& options);
   Status CheckOpen() const;
+  Result<std::shared_ptr<Segment>> Add(Result<std::shared_ptr<Segment>> made);
+  void Withdraw(const Segment& segment);
+  void WithdrawAll();
   Result<BufferTable::Claim> Admit(Op op, const RemoteSegment& remote,
                                    std::span<const Piece> pieces);
   static Status CarryOut(Op op, const RemoteSegment& remote, std::span<const Piece> pieces,

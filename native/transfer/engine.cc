@@ -15,6 +15,8 @@ uint64_t RemoteSegment::id() const { return attachment_->segment_id(); }
 uint64_t RemoteSegment::size_bytes() const { return attachment_->size_bytes(); }
 const std::string& RemoteSegment::endpoint() const { return peer_->endpoint(); }
 std::string_view RemoteSegment::transport() const { return attachment_->transport(); }
+const std::string& RemoteSegment::reason() const { return attachment_->reason(); }
+bool RemoteSegment::is_read_only() const { return attachment_->is_read_only(); }
 
 Result<std::shared_ptr<Engine>> Engine::Create(const EngineOptions& options) {
   auto core = Core::Create(options);
@@ -34,11 +36,18 @@ std::string Engine::endpoint() const { return core_->endpoint(); }
 uint64_t Engine::peer_id() const { return core_->peer_id(); }
 std::string Engine::host_id() const { return core_->host_id(); }
 
-Result<std::shared_ptr<Segment>> Engine::CreateSegment(uint64_t size_bytes) {
-  return core_->CreateSegment(size_bytes);
+Result<std::shared_ptr<Segment>> Engine::CreateSegment(uint64_t size_bytes, std::string name) {
+  return core_->CreateSegment(size_bytes, std::move(name));
 }
 
-void Engine::CloseSegment(const Segment& segment) { core_->CloseSegment(segment); }
+Result<std::shared_ptr<Segment>> Engine::Lend(uint64_t address, uint64_t size_bytes,
+                                              bool is_read_only, std::string name) {
+  return core_->Lend(address, size_bytes, is_read_only, std::move(name));
+}
+
+bool Engine::CloseSegment(const Segment& segment, Deadline deadline) {
+  return core_->CloseSegment(segment, deadline);
+}
 
 Status Engine::RegisterBuffer(uint64_t address, uint64_t size_bytes, Access access) {
   return core_->buffers().Register(address, size_bytes, access);
@@ -58,7 +67,13 @@ Status Engine::UnregisterBuffer(uint64_t address, uint64_t size_bytes, Access ac
 
 Result<std::shared_ptr<RemoteSegment>> Engine::OpenSegment(const std::string& endpoint,
                                                            uint64_t segment_id, Deadline deadline) {
-  return core_->OpenSegment(endpoint, segment_id, deadline);
+  return core_->OpenSegment(endpoint, {segment_id, ""}, deadline);
+}
+
+Result<std::shared_ptr<RemoteSegment>> Engine::OpenSegment(const std::string& endpoint,
+                                                           const std::string& name,
+                                                           Deadline deadline) {
+  return core_->OpenSegment(endpoint, {0, name}, deadline);
 }
 
 Status Engine::Execute(Op op, const std::shared_ptr<RemoteSegment>& remote,

@@ -46,6 +46,8 @@ class RemoteSegment : public std::enable_shared_from_this<RemoteSegment> {
   uint64_t size_bytes() const;
   const std::string& endpoint() const;
   std::string_view transport() const;  // "shm" or "tcp"
+  const std::string& reason() const;   // why that one: a sentence
+  bool is_read_only() const;
 
  private:
   friend class Core;
@@ -66,12 +68,22 @@ class Engine : public std::enable_shared_from_this<Engine> {
   uint64_t peer_id() const;      // current; random, never 0
   std::string host_id() const;   // equal iff two processes can share memory
 
-  // Takes prefaulted memory and lets peers reach it. kOutOfSpace when there is not so much.
-  Result<std::shared_ptr<Segment>> CreateSegment(uint64_t size_bytes);
+  // Takes prefaulted memory and lets peers reach it. kOutOfSpace when there is not so much. A name
+  // is one of this engine alone, of at most 255 bytes; empty: none. kAlreadyExists when it is
+  // taken.
+  Result<std::shared_ptr<Segment>> CreateSegment(uint64_t size_bytes, std::string name = "");
+  // Lets peers reach memory that exists: those of this user on this host through the kernel
+  // (process_vm_readv, process_vm_writev), where it permits that, others over TCP. Batches here may
+  // use it as local memory. The caller keeps it in place until CloseSegment has given true. Where
+  // Yama lets only ancestors look into a process, this process allows it to all of its user.
+  Result<std::shared_ptr<Segment>> Lend(uint64_t address, uint64_t size_bytes,
+                                        bool is_read_only = false, std::string name = "");
   // Peers cannot reach it any more: they get kNotFound. Waits for own batches that use it as local
-  // memory. Peers that mapped it are told to unmap; the memory itself is freed with the last
-  // reference here and the last mapping there.
-  void CloseSegment(const Segment& segment);
+  // memory. Peers that hold it are told to let go. Memory that was taken is freed with the last
+  // reference here and the last mapping there, and this gives true at once. For memory that was
+  // lent it waits until every peer has let go of it or is dead: true, or the deadline: false, and
+  // the memory must stay; a later call waits on. After Close() it says how that ended.
+  bool CloseSegment(const Segment& segment, Deadline deadline = Deadline::After(0));
 
   // Local memory of batches. Overlaps are fine and counted; register and unregister are paired by
   // (address, size, access). The caller keeps the memory alive in between.
@@ -84,16 +96,19 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // kBufferNotRegistered when there is no such registration.
   Status UnregisterBuffer(uint64_t address, uint64_t size_bytes, Access access = Access::kBoth);
 
-  // Connects to the engine at `endpoint` and opens its segment. kNotFound: it has no such segment;
+  // Connects to the engine at `endpoint` and opens its segment, by id or by name. kNotFound: it has
+  // no such segment;
   // kFenced: it has barred this engine's peer id; kPeerUnreachable, kTimeout, kWire.
   Result<std::shared_ptr<RemoteSegment>> OpenSegment(const std::string& endpoint,
                                                      uint64_t segment_id, Deadline deadline);
+  Result<std::shared_ptr<RemoteSegment>> OpenSegment(const std::string& endpoint,
+                                                     const std::string& name, Deadline deadline);
 
   // Carries out a batch in the calling thread. Ok: every byte is where it should be; for writes the
   // owner's memory holds them. Else one error, and the target is dirty:
-  // kInvalidArgument (outside the remote segment) and kBufferNotRegistered (outside local memory)
-  // before anything has moved; kTimeout, kPeerUnreachable, kFenced, kNotFound (the segment was
-  // closed), kClosed.
+  // kInvalidArgument (outside the remote segment), kBufferNotRegistered (outside local memory) and
+  // kReadOnly (a write to what was lent for reading) before anything has moved; kTimeout,
+  // kPeerUnreachable, kFenced, kNotFound (the segment was closed), kClosed.
   Status Execute(Op op, const std::shared_ptr<RemoteSegment>& remote, std::span<const Piece> pieces,
                  const BatchOptions& options);
 

@@ -16,6 +16,16 @@
 
 namespace mooncake {
 
+// What peers are told about a segment.
+inline OpenReply Describe(const Segment& segment) {
+  return {segment.id(), segment.size_bytes(), segment.is_read_only()};
+}
+
+inline Status ReadOnly(uint64_t segment_id) {
+  return Status(Code::kReadOnly,
+                "segment " + std::to_string(segment_id) + " was lent for reading only");
+}
+
 struct Owner {
   std::shared_ptr<Loop> loop;
   std::shared_ptr<Strangers> strangers;
@@ -34,8 +44,12 @@ struct Owner {
     return Status::Ok();
   }
 
-  Status NoSegment(uint64_t id) const {
-    return Status(Code::kNotFound, "no segment " + std::to_string(id) + " here");
+  // The segment that is meant, or kNotFound.
+  Result<std::shared_ptr<Segment>> Find(const SegmentRef& ref) const {
+    auto segment = ref.id != 0 ? segments.Find(ref.id) : segments.FindByName(ref.name);
+    if (segment != nullptr) return segment;
+    const std::string which = ref.id != 0 ? std::to_string(ref.id) : ref.name;
+    return Status(Code::kNotFound, "no segment " + which + " here");
   }
 };
 

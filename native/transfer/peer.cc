@@ -31,19 +31,36 @@ Peer::Peer(std::string endpoint, Self self, HelloReply reply, std::shared_ptr<Tc
       reply_(std::move(reply)),
       tcp_(std::move(tcp)) {}
 
-Result<std::shared_ptr<Attachment>> Peer::Open(uint64_t segment_id, Deadline deadline) {
-  if (auto attachment = Cached(segment_id)) return attachment;
-  const std::shared_ptr<ShmTransport> shm = Shm(deadline);
-  if (shm == nullptr) return tcp_->Open(segment_id, deadline);
-  auto attachment = shm->Open(segment_id, deadline);
-  if (!attachment.ok()) {
-    const Code code = attachment.status().code();
-    const bool is_final = code == Code::kNotFound || code == Code::kFenced || deadline.passed();
-    return is_final ? attachment : tcp_->Open(segment_id, deadline);
+Result<std::shared_ptr<Attachment>> Peer::Open(const SegmentRef& ref, Deadline deadline) {
+  uint64_t segment_id = ref.id;
+  if (segment_id == 0) {
+    auto found = tcp_->Find(ref, deadline);
+    if (!found.ok()) return found.status();
+    segment_id = found.value().segment_id;
   }
+  if (auto attachment = Cached(segment_id)) return attachment;
+  auto attachment = OpenShm(segment_id, deadline);
+  const Code code = attachment.status().code();
+  const bool is_final = code == Code::kNotFound || code == Code::kFenced || deadline.passed();
+  if (attachment.ok() || is_final) return attachment;
+  return OpenTcp(segment_id, attachment.status().message(), deadline);
+}
+
+Result<std::shared_ptr<Attachment>> Peer::OpenShm(uint64_t segment_id, Deadline deadline) {
+  auto shm = Shm(deadline);
+  if (!shm.ok()) return shm.status();
+  auto attachment = shm.value()->Open(segment_id, deadline);
+  if (!attachment.ok()) return attachment;
   const std::lock_guard lock(mutex_);
   std::erase_if(shm_attachments_, [](const auto& entry) { return entry.second.expired(); });
   shm_attachments_.insert_or_assign(segment_id, attachment.value());
+  return attachment;
+}
+
+Result<std::shared_ptr<Attachment>> Peer::OpenTcp(uint64_t segment_id, std::string reason,
+                                                  Deadline deadline) {
+  auto attachment = tcp_->Open(segment_id, deadline);
+  if (attachment.ok()) attachment.value()->Explain(std::move(reason));
   return attachment;
 }
 
@@ -82,20 +99,20 @@ std::shared_ptr<Attachment> Peer::Cached(uint64_t segment_id) {
   return attachment != nullptr && attachment->IsUsable() ? attachment : nullptr;
 }
 
-// The transport to a peer on this host; null when it is to be reached, or can only be reached,
-// through the network.
-std::shared_ptr<ShmTransport> Peer::Shm(Deadline deadline) {
-  if (self_.same_host != SameHost::kShm || reply_.unix_name.empty()) return nullptr;
-  if (reply_.host_id != self_.host_id) return nullptr;
+Result<std::shared_ptr<ShmTransport>> Peer::Shm(Deadline deadline) {
+  const auto none = [](const char* reason) { return Status(Code::kUnavailable, reason); };
+  if (self_.same_host != SameHost::kShm) return none("peers on this host are reached as any other");
+  if (reply_.host_id != self_.host_id) return none("the peer is on another host");
+  if (reply_.unix_name.empty()) return none("the peer lets nobody on its host map its memory");
   {
     const std::lock_guard lock(mutex_);
-    if (!end_.ok()) return nullptr;
+    if (!end_.ok()) return end_;
     if (shm_ != nullptr && !shm_->IsEnded()) return shm_;
   }
   const Deadline soon = Deadline::After(std::min(kUnixHelloSeconds, deadline.seconds_left()));
   auto shm =
       ShmTransport::Connect(reply_.unix_name, {self_.peer_id, reply_.engine_id}, self_.loop, soon);
-  if (!shm.ok()) return nullptr;
+  if (!shm.ok()) return shm;
   Status end;
   {
     const std::lock_guard lock(mutex_);
@@ -105,8 +122,9 @@ std::shared_ptr<ShmTransport> Peer::Shm(Deadline deadline) {
   }
   // Another thread was faster, or the peer was ended meanwhile.
   shm.value()->End(Status(Code::kClosed, "a second connection"));
+  if (!end.ok()) return end;
   const std::lock_guard lock(mutex_);
-  return end.ok() ? shm_ : nullptr;
+  return shm_;
 }
 
 }  // namespace mooncake

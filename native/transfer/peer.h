@@ -43,8 +43,9 @@ class Peer {
   const std::string& endpoint() const { return endpoint_; }
   uint64_t own_peer_id() const { return self_.peer_id; }
 
-  // Chooses the transport: shm where that is possible and wanted, else tcp.
-  Result<std::shared_ptr<Attachment>> Open(uint64_t segment_id, Deadline deadline);
+  // Chooses the transport: shm where that is possible and wanted, else tcp; the attachment says
+  // why.
+  Result<std::shared_ptr<Attachment>> Open(const SegmentRef& ref, Deadline deadline);
 
   // Ends all transports; see Transport::End.
   void End(const Status& reason);
@@ -58,7 +59,11 @@ class Peer {
 
  private:
   Peer(std::string endpoint, Self self, HelloReply reply, std::shared_ptr<TcpTransport> tcp);
-  std::shared_ptr<ShmTransport> Shm(Deadline deadline);
+  Result<std::shared_ptr<Attachment>> OpenShm(uint64_t segment_id, Deadline deadline);
+  Result<std::shared_ptr<Attachment>> OpenTcp(uint64_t segment_id, std::string reason,
+                                              Deadline deadline);
+  // The transport to a peer on this host, or why the peer is to be reached through the network.
+  Result<std::shared_ptr<ShmTransport>> Shm(Deadline deadline);
   std::shared_ptr<Attachment> Cached(uint64_t segment_id);
 
   const std::string endpoint_;

@@ -23,9 +23,30 @@ Bytes Encode(const HelloReply& reply) {
   return body;
 }
 
+Bytes Encode(const SegmentRef& ref) {
+  Bytes body;
+  MsgpackWriter(body).Array(2).Uint(ref.id).Str(ref.name);
+  return body;
+}
+
+Bytes Encode(const OpenReply& reply) {
+  Bytes body;
+  MsgpackWriter writer(body);
+  writer.Array(3).Uint(reply.segment_id).Uint(reply.size_bytes).Bool(reply.is_read_only);
+  return body;
+}
+
 Bytes Encode(const Map& map) {
   Bytes body;
   MsgpackWriter(body).Array(3).Uint(map.handle).Uint(map.segment_id).Bool(map.is_writable);
+  return body;
+}
+
+Bytes Encode(const MapReply& reply) {
+  Bytes body;
+  MsgpackWriter writer(body);
+  writer.Array(5).Uint(reply.segment.segment_id).Uint(reply.segment.size_bytes);
+  writer.Bool(reply.segment.is_read_only).Uint(reply.address).Uint(reply.start_time);
   return body;
 }
 
@@ -63,6 +84,28 @@ Result<HelloReply> DecodeHelloReply(std::span<const uint8_t> body) {
   return reply;
 }
 
+Result<SegmentRef> DecodeSegmentRef(std::span<const uint8_t> body) {
+  MsgpackReader reader(body);
+  SegmentRef ref;
+  std::string_view name;
+  reader.ArrayOf(2) && reader.Uint(ref.id) && reader.Str(name);
+  const bool names_one = (ref.id != 0) != !name.empty();
+  if (!reader.done() || !names_one || name.size() > kSegmentNameBytes) {
+    return Malformed("name of a segment");
+  }
+  ref.name = name;
+  return ref;
+}
+
+Result<OpenReply> DecodeOpenReply(std::span<const uint8_t> body) {
+  MsgpackReader reader(body);
+  OpenReply reply;
+  reader.ArrayOf(3) && reader.Uint(reply.segment_id) && reader.Uint(reply.size_bytes) &&
+      reader.Bool(reply.is_read_only);
+  if (!reader.done()) return Malformed("answer to open");
+  return reply;
+}
+
 Result<Map> DecodeMap(std::span<const uint8_t> body) {
   MsgpackReader reader(body);
   Map map;
@@ -70,6 +113,16 @@ Result<Map> DecodeMap(std::span<const uint8_t> body) {
       reader.Bool(map.is_writable);
   if (!reader.done()) return Malformed("map request");
   return map;
+}
+
+Result<MapReply> DecodeMapReply(std::span<const uint8_t> body) {
+  MsgpackReader reader(body);
+  MapReply reply;
+  reader.ArrayOf(5) && reader.Uint(reply.segment.segment_id) &&
+      reader.Uint(reply.segment.size_bytes) && reader.Bool(reply.segment.is_read_only) &&
+      reader.Uint(reply.address) && reader.Uint(reply.start_time);
+  if (!reader.done()) return Malformed("answer to map");
+  return reply;
 }
 
 Result<uint64_t> DecodeNumber(std::span<const uint8_t> body) {
@@ -85,7 +138,7 @@ Status DecodeError(std::span<const uint8_t> body) {
   uint8_t code = 0;
   std::string_view message;
   reader.ArrayOf(2) && reader.UintAs(code) && reader.Str(message);
-  if (!reader.done() || code == 0 || code > static_cast<uint8_t>(Code::kWrongPeer)) {
+  if (!reader.done() || code == 0 || code > static_cast<uint8_t>(Code::kReadOnly)) {
     return Malformed("error");
   }
   const auto said = static_cast<Code>(code);

@@ -2,14 +2,16 @@
 // packets.
 //
 //   TCP   Hello -> HelloReply                        first on every connection
-//         Open -> OpenReply                          is there such a segment, and how large
+//         Open -> OpenReply                          is there such a segment, and what is it like
 //         Read -> ReadReply                          pieces -> their bytes
 //         Write -> WriteReply                        pieces and their bytes -> they are in memory
 //   Unix  Hello -> HelloReply
-//         Map -> MapReply                            with a descriptor of the memory file
-//         Release                                    what was mapped under that handle is unmapped
-//         Bye                                        it maps nothing any more and never will again
-//         Fenced, SegmentGone <-                     from the owner, at any time
+//         Map -> MapReply                            with a descriptor of the memory file, or with
+//         the
+//                                                    address of memory that was lent
+//         Release                                    nothing touches what that handle gave any more
+//         Bye                                        it touches nothing any more and never will
+//         again Fenced, SegmentGone <-                     from the owner, at any time
 //   both  anything -> Error
 //
 // Bodies are msgpack arrays, but those of Read and Write: a batch is the hot path. Theirs is
@@ -63,6 +65,7 @@ inline constexpr uint32_t kBatchPrefixBytes = 16;
 inline constexpr uint32_t kPieceBytes = 16;
 inline constexpr uint32_t kControlBytes = 4096;  // the longest body of any other message
 inline constexpr size_t kUnixNameBytes = 100;    // more does not fit an abstract address
+inline constexpr size_t kSegmentNameBytes = 255;
 
 struct Hello {
   uint64_t peer_id = 0;             // of the caller; what fences name
@@ -75,22 +78,46 @@ struct HelloReply {
   std::string unix_name;  // abstract; empty: none
 };
 
+// A segment by its id or, when that is 0, by its name.
+struct SegmentRef {
+  uint64_t id = 0;
+  std::string name;
+};
+
+struct OpenReply {
+  uint64_t segment_id = 0;
+  uint64_t size_bytes = 0;
+  bool is_read_only = false;
+};
+
 struct Map {
-  uint64_t handle = 0;  // the caller's name for this mapping; Release repeats it
+  uint64_t handle = 0;  // the caller's name for this access; Release repeats it
   uint64_t segment_id = 0;
   bool is_writable = false;
 };
 
+struct MapReply {
+  OpenReply segment;
+  uint64_t address = 0;     // where the owner has it; 0: it is a memory file, which comes along
+  uint64_t start_time = 0;  // of the owner's process, in ticks; with its number, its identity
+};
+
 Bytes Encode(const Hello& hello);
 Bytes Encode(const HelloReply& reply);
+Bytes Encode(const SegmentRef& ref);
+Bytes Encode(const OpenReply& reply);
 Bytes Encode(const Map& map);
-Bytes EncodeNumber(uint64_t number);  // Open, OpenReply, Release, SegmentGone
+Bytes Encode(const MapReply& reply);
+Bytes EncodeNumber(uint64_t number);  // Release, SegmentGone
 Bytes EncodeError(const Status& status);
 
 // kWire when the body is not exactly what Encode makes.
 Result<Hello> DecodeHello(std::span<const uint8_t> body);
 Result<HelloReply> DecodeHelloReply(std::span<const uint8_t> body);
+Result<SegmentRef> DecodeSegmentRef(std::span<const uint8_t> body);
+Result<OpenReply> DecodeOpenReply(std::span<const uint8_t> body);
 Result<Map> DecodeMap(std::span<const uint8_t> body);
+Result<MapReply> DecodeMapReply(std::span<const uint8_t> body);
 Result<uint64_t> DecodeNumber(std::span<const uint8_t> body);
 // The error that is in it, or kWire; also for what only this side can say of its own arguments:
 // there it means that nothing has moved.

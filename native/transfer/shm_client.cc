@@ -1,10 +1,13 @@
 #include "transfer/shm_client.h"
 
 #include <sys/epoll.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "transfer/shm_server.h"
+#include "transfer/transports/process.h"
 
 namespace mooncake {
 
@@ -18,7 +21,7 @@ void ShmClient::Start() {
 
 void ShmClient::OnReady(uint64_t token, uint32_t) {
   if (token == pidfd_token_) {
-    Leave();  // the process is dead, and its mappings with it
+    Leave();  // the process is dead, and its mappings and copies with it
   } else {
     Drain();
   }
@@ -27,14 +30,14 @@ void ShmClient::OnReady(uint64_t token, uint32_t) {
 void ShmClient::Revoke() {
   const Status told = SendPacket(socket_, Message::kFenced, 0, {});
   if (!told.ok()) Hang();
-  if (!HoldsWritable()) Leave();
+  if (!HoldsAnyThatCounts()) Leave();
 }
 
 void ShmClient::Withdraw(uint64_t segment_id) {
-  const bool is_mapped = std::any_of(mappings_.begin(), mappings_.end(), [&](const auto& entry) {
+  const bool is_held = std::any_of(holdings_.begin(), holdings_.end(), [&](const auto& entry) {
     return entry.second.segment_id == segment_id;
   });
-  if (!is_mapped || !socket_.valid()) return;
+  if (!is_held || !socket_.valid()) return;
   const Status told = SendPacket(socket_, Message::kSegmentGone, 0, EncodeNumber(segment_id));
   if (!told.ok()) Hang();
 }
@@ -44,19 +47,31 @@ void ShmClient::Leave() {
   has_left_ = true;
   Hang();
   owner_.loop->Forget(pidfd_token_);
+  holdings_.clear();
+  writable_ = 0;
   server_.Drop(*this);
 }
 
-// Closes the connection. What the process has mapped, it may still write.
+void ShmClient::Abandon() {
+  for (auto& [handle, holding] : holdings_) holding.use.Abandon();
+  Leave();
+}
+
+// Closes the connection. What the process holds, it may still use.
 void ShmClient::Hang() {
   if (!socket_.valid()) return;
   owner_.loop->Forget(socket_token_);
   socket_.Reset();
 }
 
-bool ShmClient::HoldsWritable() const {
-  return std::any_of(mappings_.begin(), mappings_.end(),
-                     [](const auto& entry) { return entry.second.is_writable; });
+bool ShmClient::HoldsAnyThatCounts() const {
+  return std::any_of(holdings_.begin(), holdings_.end(), [](const auto& entry) {
+    return entry.second.is_writable || entry.second.is_lent;
+  });
+}
+
+void ShmClient::MakeWritable(Holding& holding) {
+  if (!std::exchange(holding.is_writable, true)) ++writable_;
 }
 
 void ShmClient::Drain() {
@@ -66,7 +81,7 @@ void ShmClient::Drain() {
     Status status = packet.ok() ? OnPacket(*packet.value()) : packet.status();
     if (status.ok()) continue;
     Hang();
-    if (!HoldsWritable()) Leave();
+    if (!HoldsAnyThatCounts()) Leave();
   }
 }
 
@@ -105,21 +120,37 @@ Status ShmClient::OnMap(const Packet& packet) {
   if (owner_.barred.contains(peer_id_)) {
     return Refuse(packet, Status(Code::kFenced, "fenced by the owner"));
   }
-  const auto segment = owner_.segments.Find(segment_id);
-  if (segment == nullptr) return Refuse(packet, owner_.NoSegment(segment_id));
-  Mapping& mapping = mappings_.try_emplace(handle, Mapping{segment_id, false}).first->second;
-  if (mapping.segment_id != segment_id) return Status(Code::kWire, "a handle used twice");
-  mapping.is_writable = mapping.is_writable || is_writable;
-  const Fd& file = is_writable ? segment->writable() : segment->read_only();
-  return SendPacket(socket_, Message::kMapReply, packet.request_id,
-                    EncodeNumber(segment->size_bytes()), &file);
+  const auto found = owner_.Find({segment_id, ""});
+  if (!found.ok()) return Refuse(packet, found.status());
+  const Segment& segment = *found.value();
+  if (is_writable && segment.is_read_only()) return Refuse(packet, ReadOnly(segment_id));
+  const auto [at, is_new] = holdings_.try_emplace(handle, Holding{segment_id, segment.is_lent()});
+  Holding& holding = at->second;
+  if (holding.segment_id != segment_id) return Status(Code::kWire, "a handle used twice");
+  if (is_new && segment.is_lent()) holding.use = Segment::Use(found.value());
+  if (is_writable) MakeWritable(holding);
+  return Answer(packet, map.value(), segment);
+}
+
+Status ShmClient::Answer(const Packet& packet, const Map& map, const Segment& segment) {
+  MapReply reply{Describe(segment), 0, 0};
+  const Fd* file = map.is_writable ? &segment.writable() : &segment.read_only();
+  if (segment.is_lent()) {
+    const auto start_time = StartTime(getpid());
+    if (!start_time.ok()) return Refuse(packet, start_time.status());
+    reply.address = segment.address();
+    reply.start_time = start_time.value();
+    file = nullptr;
+  }
+  return SendPacket(socket_, Message::kMapReply, packet.request_id, Encode(reply), file);
 }
 
 Status ShmClient::OnRelease(const Packet& packet) {
   auto handle = DecodeNumber(packet.body);
   if (!handle.ok()) return handle.status();
-  mappings_.erase(handle.value());
-  if (owner_.barred.contains(peer_id_) && !HoldsWritable()) Leave();
+  const auto released = holdings_.extract(handle.value());
+  if (!released.empty() && released.mapped().is_writable && --writable_ == 0) server_.Changed();
+  if (owner_.barred.contains(peer_id_) && !HoldsAnyThatCounts()) Leave();
   return Status::Ok();
 }
 

@@ -1,9 +1,10 @@
-// ShmClient: what the owner knows of one process that reaches its memory by mapping it.
+// ShmClient: what the owner knows of one process that reaches its memory without its help.
 //
-// It lives until that process can write nothing any more: it said so (Bye), or never got anything
-// writable and closed, or is dead, which its pidfd tells.
+// It lives until that process can do no harm any more: it said so (Bye), or holds nothing that
+// counts and closed, or is dead, which its pidfd tells. What counts is memory that it may write,
+// and memory that was lent, which may be freed once nobody reads it.
 //
-// Thread safety: peer_id() by any thread; all else on the loop's thread.
+// Thread safety: peer_id() and may_write() by any thread; all else on the loop's thread.
 #pragma once
 
 #include <atomic>
@@ -28,17 +29,23 @@ class ShmClient : public Watcher, public std::enable_shared_from_this<ShmClient>
   void OnReady(uint64_t token, uint32_t events) override;
 
   uint64_t peer_id() const { return peer_id_; }  // 0 before its hello
-  // Tells the process that it is fenced; lets go of it when it holds nothing writable.
+  // Whether it holds memory that it may write.
+  bool may_write() const { return writable_ > 0; }
+  // Tells the process that it is fenced; lets go of it when it holds nothing that counts.
   void Revoke();
   // Tells the process that a segment is gone.
   void Withdraw(uint64_t segment_id);
-  // Forgets the process, whatever it holds.
+  // Forgets the process, which holds nothing any more.
   void Leave();
+  // Forgets the process, whatever it holds; memory that was lent to it stays in use for ever.
+  void Abandon();
 
  private:
-  struct Mapping {
-    uint64_t segment_id;
-    bool is_writable;
+  struct Holding {
+    uint64_t segment_id = 0;
+    bool is_lent = false;
+    bool is_writable = false;
+    Segment::Use use = {};  // of memory that was lent
   };
 
   void Drain();
@@ -46,8 +53,10 @@ class ShmClient : public Watcher, public std::enable_shared_from_this<ShmClient>
   Status OnHello(const Packet& packet);
   Status OnMap(const Packet& packet);
   Status OnRelease(const Packet& packet);
+  Status Answer(const Packet& packet, const Map& map, const Segment& segment);
   Status Refuse(const Packet& packet, const Status& status);
-  bool HoldsWritable() const;
+  bool HoldsAnyThatCounts() const;
+  void MakeWritable(Holding& holding);
   void Hang();
 
   Fd socket_;
@@ -57,8 +66,9 @@ class ShmClient : public Watcher, public std::enable_shared_from_this<ShmClient>
   uint64_t socket_token_ = 0;
   uint64_t pidfd_token_ = 0;
   std::atomic<uint64_t> peer_id_ = 0;
+  std::atomic<int> writable_ = 0;  // of holdings_
   bool has_left_ = false;
-  std::unordered_map<uint64_t, Mapping> mappings_;  // by handle
+  std::unordered_map<uint64_t, Holding> holdings_;  // by handle
 };
 
 }  // namespace mooncake

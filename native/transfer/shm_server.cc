@@ -72,14 +72,15 @@ void ShmServer::Withdraw(uint64_t segment_id) {
 void ShmServer::Stop() {
   owner_.loop->Forget(token_);
   listener_.Close();
-  for (const auto& [key, client] : Snapshot()) client->Leave();
+  for (const auto& [key, client] : Snapshot()) client->Abandon();
 }
 
-bool ShmServer::WaitUntilGone(uint64_t peer_id, Deadline deadline) {
+bool ShmServer::WaitUntilHarmless(uint64_t peer_id, Deadline deadline) {
   std::unique_lock lock(mutex_);
-  return dropped_.wait_until(lock, deadline.time(), [&] {
-    return std::none_of(clients_.begin(), clients_.end(),
-                        [&](const auto& entry) { return entry.first->peer_id() == peer_id; });
+  return changed_.wait_until(lock, deadline.time(), [&] {
+    return std::none_of(clients_.begin(), clients_.end(), [&](const auto& entry) {
+      return entry.first->peer_id() == peer_id && entry.first->may_write();
+    });
   });
 }
 
@@ -91,7 +92,12 @@ ShmServer::Clients ShmServer::Snapshot() const {
 void ShmServer::Drop(ShmClient& client) {
   const std::lock_guard lock(mutex_);
   clients_.erase(&client);
-  dropped_.notify_all();
+  changed_.notify_all();
+}
+
+void ShmServer::Changed() {
+  const std::lock_guard lock(mutex_);
+  changed_.notify_all();
 }
 
 }  // namespace mooncake

@@ -1,7 +1,7 @@
 // ShmServer: the Unix socket through which processes of this host and user get memory files, and
 // the record of who may still write what.
 //
-// Thread safety: Create, name() and WaitUntilGone by any thread; all else on the loop's thread.
+// Thread safety: Create, name() and WaitUntilHarmless by any thread; all else on the loop's thread.
 #pragma once
 
 #include <condition_variable>
@@ -32,13 +32,13 @@ class ShmServer : public Watcher, public std::enable_shared_from_this<ShmServer>
   void OnReady(uint64_t token, uint32_t events) override;
   // After the id was barred: tells its processes.
   void Revoke(uint64_t peer_id);
-  // After a segment was closed: tells those that map it.
+  // After a segment was closed: tells those that hold it.
   void Withdraw(uint64_t segment_id);
   void Stop();
 
   // Blocks until no process with this id can write anything, or the deadline: false.
   // REQUIRES: Revoke(peer_id) was called.
-  bool WaitUntilGone(uint64_t peer_id, Deadline deadline);
+  bool WaitUntilHarmless(uint64_t peer_id, Deadline deadline);
 
  private:
   friend class ShmClient;
@@ -47,6 +47,7 @@ class ShmServer : public Watcher, public std::enable_shared_from_this<ShmServer>
   ShmServer(Fd listener, std::string name, Owner& owner);
   Clients Snapshot() const;
   void Drop(ShmClient& client);
+  void Changed();
 
   Listener listener_;
   const std::string name_;
@@ -54,7 +55,7 @@ class ShmServer : public Watcher, public std::enable_shared_from_this<ShmServer>
   uint64_t token_ = 0;
 
   mutable std::mutex mutex_;  // guards clients_; the loop's thread alone changes it
-  std::condition_variable dropped_;
+  std::condition_variable changed_;
   Clients clients_;
 };
 

@@ -125,13 +125,13 @@ Status TcpConnection::OnHello() {
 }
 
 Status TcpConnection::OnOpen() {
-  auto id = DecodeNumber(buffer_);
-  if (!id.ok()) return id.status();
-  const auto segment = owner_.segments.Find(id.value());
-  if (segment == nullptr) {
-    Reply(Message::kError, EncodeError(owner_.NoSegment(id.value())));
+  auto ref = DecodeSegmentRef(buffer_);
+  if (!ref.ok()) return ref.status();
+  const auto segment = owner_.Find(ref.value());
+  if (segment.ok()) {
+    Reply(Message::kOpenReply, Encode(Describe(*segment.value())));
   } else {
-    Reply(Message::kOpenReply, EncodeNumber(segment->size_bytes()));
+    Reply(Message::kError, EncodeError(segment.status()));
   }
   return Status::Ok();
 }
@@ -164,14 +164,16 @@ Status TcpConnection::OnPieces() {
 
 // Aims the payload at the segment, or says why not.
 Status TcpConnection::StartPayload(std::span<const Piece> pieces) {
-  auto segment = owner_.segments.Find(prefix_.segment_id);
-  if (segment == nullptr) return owner_.NoSegment(prefix_.segment_id);
+  auto found = owner_.Find({prefix_.segment_id, ""});
+  if (!found.ok()) return found.status();
+  std::shared_ptr<Segment> segment = std::move(found).value();
   for (const Piece& piece : pieces) {
     if (!segment->Contains(piece.offset, piece.length)) {
       return Status(Code::kInvalidArgument, "a piece lies outside the segment");
     }
   }
   const bool is_write = static_cast<Message>(header_.type) == Message::kWrite;
+  if (is_write && segment->is_read_only()) return ReadOnly(segment->id());
   if (is_write) {
     Expect(Stage::kPayload, 0);
   } else {

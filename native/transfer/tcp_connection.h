@@ -32,6 +32,10 @@ class TcpConnection : public Watcher, public std::enable_shared_from_this<TcpCon
   // No byte moves into or out of memory after this.
   void Close();
 
+  // Whether it is moving bytes of this segment now.
+  bool IsMoving(uint64_t segment_id) const {
+    return segment_ != nullptr && segment_->id() == segment_id;
+  }
   uint64_t peer_id() const { return peer_id_; }  // 0 before its hello
 
  private:

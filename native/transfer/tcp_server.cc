@@ -62,9 +62,17 @@ void TcpServer::OnReady(uint64_t, uint32_t) {
 }
 
 void TcpServer::CloseOf(uint64_t peer_id) {
+  CloseIf([&](const TcpConnection& connection) { return connection.peer_id() == peer_id; });
+}
+
+void TcpServer::Withdraw(uint64_t segment_id) {
+  CloseIf([&](const TcpConnection& connection) { return connection.IsMoving(segment_id); });
+}
+
+void TcpServer::CloseIf(const std::function<bool(const TcpConnection&)>& is_meant) {
   std::vector<std::shared_ptr<TcpConnection>> found;
   for (const auto& [key, connection] : connections_) {
-    if (connection->peer_id() == peer_id) found.push_back(connection);
+    if (is_meant(*connection)) found.push_back(connection);
   }
   for (const auto& connection : found) connection->Close();
 }

@@ -3,6 +3,7 @@
 // Thread safety: Create and endpoint() by any thread; all else on the loop's thread.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -29,12 +30,15 @@ class TcpServer : public Watcher, public std::enable_shared_from_this<TcpServer>
   void OnReady(uint64_t token, uint32_t events) override;
   // Closes the connections of one peer; nothing of theirs touches memory afterwards.
   void CloseOf(uint64_t peer_id);
+  // After a segment was closed: nothing touches it afterwards.
+  void Withdraw(uint64_t segment_id);
   void Stop();
 
  private:
   friend class TcpConnection;
 
   TcpServer(Fd listener, std::string endpoint, Owner& owner);
+  void CloseIf(const std::function<bool(const TcpConnection&)>& is_meant);
   void Drop(TcpConnection& connection);
 
   Listener listener_;

@@ -143,7 +143,7 @@ Result<Credentials> PeerCredentials(const Fd& socket) {
     pidfd = static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0));
   }
   if (pidfd < 0) return SystemError("a descriptor of process " + std::to_string(peer.pid));
-  return Credentials{peer.uid, Fd(pidfd)};
+  return Credentials{peer.pid, peer.uid, Fd(pidfd)};
 }
 
 }  // namespace mooncake

@@ -36,8 +36,9 @@ Result<std::optional<Packet>> ReceivePacket(const Fd& socket);
 
 // Who is at the other end.
 struct Credentials {
+  pid_t pid = 0;  // 0: it has no number here, since it lives in another pid namespace
   uid_t uid = 0;
-  Fd pidfd;  // of the process that connected; readable once it is dead
+  Fd pidfd;  // of the process that connected or listened; readable once it is dead
 };
 // kSystem when the process cannot be named, for example because it lives in another pid namespace.
 Result<Credentials> PeerCredentials(const Fd& socket);

@@ -4,11 +4,14 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <cstring>
+
 #include "base/socket.h"
 
 namespace mooncake {
 
-Result<Mapping> Mapping::Map(const Fd& file, uint64_t size_bytes, bool is_writable) {
+Result<std::unique_ptr<Window>> Mapping::Map(const Fd& file, uint64_t size_bytes,
+                                             bool is_writable) {
   struct stat about{};
   if (fstat(file.get(), &about) != 0) return SystemError("fstat of a peer's segment");
   const int seals = fcntl(file.get(), F_GET_SEALS);
@@ -23,12 +26,23 @@ Result<Mapping> Mapping::Map(const Fd& file, uint64_t size_bytes, bool is_writab
     munmap(data, size_bytes);
     return SystemError("MADV_DONTFORK");
   }
-  return Mapping(static_cast<uint8_t*>(data), size_bytes);
+  return std::unique_ptr<Window>(new Mapping(static_cast<uint8_t*>(data), size_bytes));
 }
 
-void Mapping::Unmap() {
-  if (data_ != nullptr) munmap(data_, size_bytes_);
-  data_ = nullptr;
+Mapping::~Mapping() { munmap(data_, size_bytes_); }
+
+Status Mapping::Move(Op op, std::span<const Piece> pieces, uint64_t& moved) const {
+  for (const Piece& piece : pieces) {
+    void* local = reinterpret_cast<void*>(piece.address);
+    uint8_t* remote = data_ + piece.offset;
+    if (op == Op::kRead) {
+      std::memcpy(local, remote, piece.length);
+    } else {
+      std::memcpy(remote, local, piece.length);
+    }
+    moved += piece.length;
+  }
+  return Status::Ok();
 }
 
 }  // namespace mooncake

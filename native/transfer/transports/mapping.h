@@ -1,40 +1,37 @@
 // Mapping: a peer's memory file, mapped here.
 //
-// Thread safety: as a value with one owner.
+// Thread safety: see Window.
 #pragma once
 
 #include <cstdint>
-#include <utility>
+#include <memory>
+#include <span>
 
 #include "base/fd.h"
 #include "base/status.h"
+#include "transfer/transports/window.h"
 
 namespace mooncake {
 
-class Mapping {
+class Mapping : public Window {
  public:
-  Mapping() = default;
   // Maps all of `file`, prefaulted. kWire when it is not `size_bytes` long, sealed: touching a page
   // of a file that shrinks would be fatal.
-  static Result<Mapping> Map(const Fd& file, uint64_t size_bytes, bool is_writable);
+  static Result<std::unique_ptr<Window>> Map(const Fd& file, uint64_t size_bytes, bool is_writable);
+  ~Mapping() override;
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
 
-  Mapping(Mapping&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), size_bytes_(other.size_bytes_) {}
-  Mapping& operator=(Mapping&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_bytes_, other.size_bytes_);
-    return *this;
+  std::string_view reason() const override {
+    return "the peer is on this host and shares the memory";
   }
-  ~Mapping() { Unmap(); }
-
-  uint8_t* data() const { return data_; }  // null when nothing is mapped
-  void Unmap();
+  Status Move(Op op, std::span<const Piece> pieces, uint64_t& moved) const override;
 
  private:
   Mapping(uint8_t* data, uint64_t size_bytes) : data_(data), size_bytes_(size_bytes) {}
 
-  uint8_t* data_ = nullptr;
-  uint64_t size_bytes_ = 0;
+  uint8_t* const data_;
+  const uint64_t size_bytes_;
 };
 
 }  // namespace mooncake

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "transfer/transports/lent_memory.h"
+#include "transfer/transports/mapping.h"
 #include "transfer/transports/shm_attachment.h"
 
 namespace mooncake {
@@ -41,22 +43,35 @@ Result<std::shared_ptr<Attachment>> ShmTransport::Open(uint64_t segment_id, Dead
   Lock lock(mutex_);
   if (!end_.ok()) return end_;
   const uint64_t handle = ++last_handle_;
-  ++copies_;  // Bye waits for the mapping that is made here
-  uint64_t size_bytes = 0;
-  auto mapping = MapSegment(lock, {handle, segment_id, false}, size_bytes, deadline);
-  --copies_;
-  changed_.notify_all();
-  if (!mapping.ok() || !end_.ok()) {
-    if (mapping.ok()) mapping.value().Unmap();
-    Settle();
-    return end_.ok() ? mapping.status() : end_;
+  ++copies_;  // Bye waits for the window that is opened here
+  ++opens_;
+  auto given = Obtain(lock, {handle, segment_id, false}, deadline);
+  std::shared_ptr<ShmAttachment> attachment;
+  if (given.ok()) {
+    attachment = Attach(handle, segment_id, std::move(given).value());
+  } else {
+    Release(handle);  // the owner may have given it
   }
-  auto attachment = std::make_shared<ShmAttachment>(segment_id, size_bytes, handle,
-                                                    std::move(mapping).value(), shared_from_this());
+  --copies_;
+  if (--opens_ == 0) gone_.clear();
+  Settle();
+  changed_.notify_all();
+  const Status status = end_.ok() ? given.status() : end_;
+  lock.unlock();  // an attachment that is dropped here takes it
+  if (!status.ok()) return status;
+  return std::shared_ptr<Attachment>(std::move(attachment));
+}
+
+std::shared_ptr<ShmAttachment> ShmTransport::Attach(uint64_t handle, uint64_t segment_id,
+                                                    Given given) {
+  const OpenReply segment{segment_id, given.segment.size_bytes, given.segment.is_read_only};
+  std::string reason(given.window->reason());
+  auto attachment =
+      std::make_shared<ShmAttachment>(segment, handle, std::move(given.window), shared_from_this());
+  attachment->Explain(std::move(reason));
   attachment->is_gone_ = gone_.contains(segment_id);
   attachments_.insert(attachment.get());
-  Settle();
-  return std::shared_ptr<Attachment>(std::move(attachment));
+  return attachment;
 }
 
 void ShmTransport::End(const Status& reason) {
@@ -67,7 +82,12 @@ void ShmTransport::End(const Status& reason) {
 
 void ShmTransport::AppendStatistics(std::vector<PathStatistics>& statistics) const {
   const std::lock_guard lock(mutex_);
-  statistics.push_back({.transport = "shm", .state = "up", .connections = is_connected_ ? 1u : 0u});
+  PathStatistics path{.transport = "shm",
+                      .state = end_.ok() ? "up" : "gone",
+                      .failures = is_connected_ ? 0u : 1u,
+                      .connections = is_connected_ ? 1u : 0u};
+  counters_.Fill(path);
+  statistics.push_back(std::move(path));
 }
 
 bool ShmTransport::IsEnded() const {
@@ -80,16 +100,23 @@ void ShmTransport::OnReady(uint64_t token, uint32_t) {
   if (!Drain()) loop_->Forget(token);
 }
 
-Result<uint8_t*> ShmTransport::Enter(ShmAttachment& attachment, Op op, Deadline deadline) {
+bool ShmTransport::IsUsable(const ShmAttachment& attachment) {
+  const std::lock_guard lock(mutex_);
+  Drain();
+  return end_.ok() && !attachment.is_gone_;
+}
+
+Result<const Window*> ShmTransport::Enter(ShmAttachment& attachment, Op op, Deadline deadline) {
   Lock lock(mutex_);
   Drain();
   if (!end_.ok()) return end_;
   if (attachment.is_gone_) return SegmentGone(attachment.segment_id());
   ++copies_;
   ++attachment.copies_;
-  const Status mapped = EnsureMapped(lock, attachment, op, deadline);
-  if (!mapped.ok()) return LeaveLocked(attachment, mapped);
-  return op == Op::kWrite ? attachment.writable_.data() : attachment.readable_.data();
+  if (op == Op::kRead) return attachment.readable_.get();
+  const Status given = EnsureWritable(lock, attachment, deadline);
+  if (!given.ok()) return LeaveLocked(attachment, given);
+  return attachment.writable_.get();
 }
 
 Status ShmTransport::Leave(ShmAttachment& attachment, Status status) {
@@ -117,40 +144,58 @@ void ShmTransport::Close(ShmAttachment& attachment) {
 }
 
 void ShmTransport::ReleaseAttachment(ShmAttachment& attachment) {
-  if (attachment.readable_.data() == nullptr) return;
-  attachment.readable_.Unmap();
-  attachment.writable_.Unmap();
-  const Status told = SendPacket(socket_, Message::kRelease, 0, EncodeNumber(attachment.handle_));
+  if (attachment.readable_ == nullptr) return;
+  attachment.readable_.reset();
+  attachment.writable_.reset();
+  Release(attachment.handle_);
+}
+
+void ShmTransport::Release(uint64_t handle) {
+  const Status told = SendPacket(socket_, Message::kRelease, 0, EncodeNumber(handle));
   if (!told.ok()) EndLocked(told);
 }
 
-Status ShmTransport::EnsureMapped(Lock& lock, ShmAttachment& attachment, Op op, Deadline deadline) {
-  if (op == Op::kRead || attachment.writable_.data() != nullptr) return Status::Ok();
-  uint64_t size_bytes = 0;
-  auto mapping =
-      MapSegment(lock, {attachment.handle_, attachment.segment_id(), true}, size_bytes, deadline);
-  if (!mapping.ok()) return mapping.status();
+Status ShmTransport::EnsureWritable(Lock& lock, ShmAttachment& attachment, Deadline deadline) {
+  if (attachment.writable_ != nullptr) return Status::Ok();
+  auto given = Obtain(lock, {attachment.handle_, attachment.segment_id(), true}, deadline);
+  if (!given.ok()) return given.status();
   if (!end_.ok()) return end_;
-  if (attachment.writable_.data() == nullptr) attachment.writable_ = std::move(mapping).value();
+  if (attachment.writable_ == nullptr) attachment.writable_ = std::move(given.value().window);
   return Status::Ok();
 }
 
 // Lets go of the lock while it waits and while it maps. The caller counts as a copy, so that the
 // owner is not told Bye meanwhile.
-Result<Mapping> ShmTransport::MapSegment(Lock& lock, const Map& map, uint64_t& size_bytes,
-                                         Deadline deadline) {
+Result<ShmTransport::Given> ShmTransport::Obtain(Lock& lock, const Map& map, Deadline deadline) {
   auto answer = Ask(lock, Message::kMap, Encode(map), deadline);
   if (!answer.ok()) return answer.status();
   const Packet& packet = answer.value();
-  auto size = DecodeNumber(packet.body);
-  if (packet.type != Message::kMapReply || !size.ok() || !packet.passed.valid()) {
-    return Status(Code::kWire, "an answer without a memory file");
-  }
-  size_bytes = size.value();
+  if (packet.type != Message::kMapReply) return Status(Code::kWire, "an answer of another type");
+  auto reply = DecodeMapReply(packet.body);
+  if (!reply.ok()) return reply.status();
   lock.unlock();
-  auto mapping = Mapping::Map(packet.passed, size_bytes, map.is_writable);
+  auto window = OpenWindow(reply.value(), packet.passed, map.is_writable);
   lock.lock();
-  return mapping;
+  if (!window.ok()) return window.status();
+  return Given{reply.value().segment, std::move(window).value()};
+}
+
+Result<std::unique_ptr<Window>> ShmTransport::OpenWindow(const MapReply& reply, const Fd& file,
+                                                         bool is_writable) {
+  const uint64_t size_bytes = reply.segment.size_bytes;
+  if (file.valid()) return Mapping::Map(file, size_bytes, is_writable);
+  if (reply.address == 0) return Status(Code::kWire, "an answer without memory");
+  auto owner = Owner(reply.start_time);
+  if (!owner.ok()) return owner.status();
+  return LentMemory::Open(std::move(owner).value(), reply.address, size_bytes);
+}
+
+Result<std::shared_ptr<Process>> ShmTransport::Owner(uint64_t start_time) {
+  const std::lock_guard lock(owner_mutex_);
+  if (owner_ != nullptr) return owner_;
+  auto owner = Process::Behind(socket_, start_time);
+  if (owner.ok()) owner_ = owner.value();
+  return owner;
 }
 
 Result<Packet> ShmTransport::Ask(Lock& lock, Message type, std::span<const uint8_t> body,
@@ -199,7 +244,7 @@ void ShmTransport::OnPacket(Packet packet) {
 void ShmTransport::OnSegmentGone(const Packet& packet) {
   const auto id = DecodeNumber(packet.body);
   if (!id.ok()) return;
-  gone_.insert(id.value());
+  if (opens_ > 0) gone_.insert(id.value());
   for (ShmAttachment* attachment : attachments_) {
     if (attachment->segment_id() == id.value()) attachment->is_gone_ = true;
   }

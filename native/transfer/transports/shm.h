@@ -1,11 +1,13 @@
-// ShmTransport: reaches a peer on this host by mapping its memory files.
+// ShmTransport: reaches a peer on this host: it maps the peer's memory files, and has the kernel
+// copy to and from memory that the peer lends.
 //
 // One Unix connection a peer. Descriptors come through it, and the owner's word that this process
 // is fenced or that a segment is gone. Copies are made by the calling thread.
 //
 // Thread safety: all methods may be called by any thread; OnReady on the loop's thread.
-// Invariants: no memory of the peer is touched or stays mapped once Bye was said; Bye is said as
-// soon as operations have ended for good and the last copy under way is done.
+// Invariants: no memory of the peer is touched or stays mapped once Bye was said, or Release for
+// that segment; Bye is said as soon as operations have ended for good and the last copy under way
+// is done.
 #pragma once
 
 #include <atomic>
@@ -19,8 +21,10 @@
 #include "base/deadline.h"
 #include "base/fd.h"
 #include "transfer/loop.h"
-#include "transfer/transports/mapping.h"
+#include "transfer/transports/process.h"
+#include "transfer/transports/shm_counters.h"
 #include "transfer/transports/transport.h"
+#include "transfer/transports/window.h"
 #include "transfer/unix_socket.h"
 
 namespace mooncake {
@@ -48,16 +52,28 @@ class ShmTransport : public Transport,
 
   ShmTransport(Fd socket, std::shared_ptr<Loop> loop);
 
-  // What ShmAttachment needs around a copy: memory that stays mapped until Leave.
-  Result<uint8_t*> Enter(ShmAttachment& attachment, Op op, Deadline deadline);
+  // A segment as the owner gave it.
+  struct Given {
+    OpenReply segment;
+    std::unique_ptr<Window> window;
+  };
+
+  // What ShmAttachment needs around a copy: a window that stays open until Leave.
+  Result<const Window*> Enter(ShmAttachment& attachment, Op op, Deadline deadline);
   Status Leave(ShmAttachment& attachment, Status status);
   Status LeaveLocked(ShmAttachment& attachment, Status status);
   void Close(ShmAttachment& attachment);
+  bool IsUsable(const ShmAttachment& attachment);
   bool is_interrupted() const { return is_interrupted_.load(std::memory_order_relaxed); }
 
   Result<Packet> Ask(Lock& lock, Message type, std::span<const uint8_t> body, Deadline deadline);
-  Result<Mapping> MapSegment(Lock& lock, const Map& map, uint64_t& size_bytes, Deadline deadline);
-  Status EnsureMapped(Lock& lock, ShmAttachment& attachment, Op op, Deadline deadline);
+  Result<Given> Obtain(Lock& lock, const Map& map, Deadline deadline);
+  Result<std::unique_ptr<Window>> OpenWindow(const MapReply& reply, const Fd& file,
+                                             bool is_writable);
+  Result<std::shared_ptr<Process>> Owner(uint64_t start_time);
+  std::shared_ptr<ShmAttachment> Attach(uint64_t handle, uint64_t segment_id, Given given);
+  Status EnsureWritable(Lock& lock, ShmAttachment& attachment, Deadline deadline);
+  void Release(uint64_t handle);
   bool Drain();
   void OnPacket(Packet packet);
   void OnSegmentGone(const Packet& packet);
@@ -67,6 +83,7 @@ class ShmTransport : public Transport,
 
   const Fd socket_;
   const std::shared_ptr<Loop> loop_;
+  ShmCounters counters_;
   std::atomic<bool> is_interrupted_ = false;  // mirrors !end_.ok() for copies under way
 
   mutable std::mutex mutex_;  // guards all below, and the state of attachments
@@ -80,7 +97,11 @@ class ShmTransport : public Transport,
   std::unordered_map<uint64_t, Packet> answers_;
   std::unordered_set<uint64_t> asked_;  // request ids that somebody waits for
   std::unordered_set<ShmAttachment*> attachments_;
-  std::unordered_set<uint64_t> gone_;  // segments that the owner has closed
+  int opens_ = 0;                      // under way; as long as there are any,
+  std::unordered_set<uint64_t> gone_;  // segments that the owner closed meanwhile
+
+  std::mutex owner_mutex_;          // guards owner_
+  std::shared_ptr<Process> owner_;  // null until memory that was lent is opened
 };
 
 }  // namespace mooncake

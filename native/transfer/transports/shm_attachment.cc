@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
+#include <vector>
 
 namespace mooncake {
 namespace {
@@ -10,55 +10,85 @@ namespace {
 // Between two of these a copy looks whether it should stop.
 constexpr uint64_t kCopyBytes = 1u << 20;
 
+// Cuts a batch into parts of at most kCopyBytes and kWindowPieces.
+class Cutter {
+ public:
+  explicit Cutter(std::span<const Piece> pieces) : pieces_(pieces) {
+    part_.reserve(std::min(pieces.size(), kWindowPieces));
+  }
+
+  // Empty once all was given.
+  std::span<const Piece> Next() {
+    part_.clear();
+    uint64_t room = kCopyBytes;
+    while (!pieces_.empty() && room > 0 && part_.size() < kWindowPieces) {
+      const Piece& piece = pieces_.front();
+      const uint64_t length = std::min(room, piece.length - taken_);
+      if (length > 0) part_.push_back({piece.address + taken_, piece.offset + taken_, length});
+      room -= length;
+      taken_ += length;
+      if (taken_ == piece.length) Advance();
+    }
+    return part_;
+  }
+
+ private:
+  void Advance() {
+    pieces_ = pieces_.subspan(1);
+    taken_ = 0;
+  }
+
+  std::span<const Piece> pieces_;
+  uint64_t taken_ = 0;  // bytes of the first
+  std::vector<Piece> part_;
+};
+
 }  // namespace
 
-ShmAttachment::ShmAttachment(uint64_t segment_id, uint64_t size_bytes, uint64_t handle,
-                             Mapping readable, std::shared_ptr<ShmTransport> transport)
-    : Attachment(segment_id, size_bytes),
+ShmAttachment::ShmAttachment(const OpenReply& segment, uint64_t handle,
+                             std::unique_ptr<Window> readable,
+                             std::shared_ptr<ShmTransport> transport)
+    : Attachment(segment),
       handle_(handle),
       transport_(std::move(transport)),
       readable_(std::move(readable)) {}
 
 ShmAttachment::~ShmAttachment() { transport_->Close(*this); }
 
-bool ShmAttachment::IsUsable() const {
-  const std::lock_guard lock(transport_->mutex_);
-  return transport_->end_.ok() && !is_gone_;
-}
+bool ShmAttachment::IsUsable() const { return transport_->IsUsable(*this); }
 
 Status ShmAttachment::Execute(Op op, std::span<const Piece> pieces, const BatchOptions& options) {
-  auto segment = transport_->Enter(*this, op, options.deadline);
-  if (!segment.ok()) return segment.status();
-  Status status = transport_->Leave(*this, Copy(op, segment.value(), pieces, options));
-  return op == Op::kWrite ? std::move(status).AsDirty() : status;
+  const auto window = transport_->Enter(*this, op, options.deadline);
+  if (!window.ok()) return window.status();
+  ShmCounters& counters = transport_->counters_;
+  const double start_s = counters.Start(TotalBytes(pieces));
+  uint64_t moved = 0;
+  Status status = Copy(op, *window.value(), pieces, options, moved);
+  counters.End(TotalBytes(pieces), moved, start_s);
+  status = transport_->Leave(*this, std::move(status));
+  return op == Op::kWrite && moved > 0 ? std::move(status).AsDirty() : status;
 }
 
-Status ShmAttachment::Copy(Op op, uint8_t* segment, std::span<const Piece> pieces,
-                           const BatchOptions& options) const {
-  uint64_t until_check = kCopyBytes;
-  for (const Piece& piece : pieces) {
-    for (uint64_t done = 0; done < piece.length;) {
-      const uint64_t step = std::min(piece.length - done, kCopyBytes);
-      void* local = reinterpret_cast<void*>(piece.address + done);
-      void* remote = segment + piece.offset + done;
-      if (op == Op::kRead) {
-        std::memcpy(local, remote, step);
-      } else {
-        std::memcpy(remote, local, step);
-      }
-      done += step;
-      if (until_check > step) {
-        until_check -= step;
-        continue;
-      }
-      until_check = kCopyBytes;
-      if (transport_->is_interrupted()) return Status(Code::kClosed, "interrupted");
-      MC_RETURN_IF_ERROR(options.CheckTime());
-    }
+Status ShmAttachment::Copy(Op op, const Window& window, std::span<const Piece> pieces,
+                           const BatchOptions& options, uint64_t& moved) const {
+  Cutter cutter(pieces);
+  for (auto part = cutter.Next(); !part.empty(); part = cutter.Next()) {
+    MC_RETURN_IF_ERROR(CheckStop(options));
+    const uint64_t before = moved;
+    const Status status = window.Move(op, part, moved);
+    transport_->counters_.Moved(op, moved - before);
+    MC_RETURN_IF_ERROR(status);
   }
   // What is read or announced after a batch comes after its bytes.
   std::atomic_thread_fence(op == Op::kRead ? std::memory_order_acquire : std::memory_order_release);
   return Status::Ok();
+}
+
+Status ShmAttachment::CheckStop(const BatchOptions& options) const {
+  if (transport_->is_interrupted() || is_gone_.load(std::memory_order_relaxed)) {
+    return Status(Code::kClosed, "interrupted");  // Leave knows why
+  }
+  return options.CheckTime();
 }
 
 }  // namespace mooncake

@@ -1,21 +1,23 @@
-// ShmAttachment: one segment of a peer, mapped here: read-only at first, writable from the first
-// write on.
+// ShmAttachment: one segment of a peer, within reach of this process: for reading at first, for
+// writing from the first write on.
 //
-// Thread safety: as Attachment. The state is guarded by the transport's mutex.
+// Thread safety: as Attachment. The windows and the count of copies are guarded by the transport's
+// mutex; no window is closed while there are copies.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <span>
 
-#include "transfer/transports/mapping.h"
 #include "transfer/transports/shm.h"
 #include "transfer/transports/transport.h"
+#include "transfer/transports/window.h"
 
 namespace mooncake {
 
 class ShmAttachment : public Attachment {
  public:
-  ShmAttachment(uint64_t segment_id, uint64_t size_bytes, uint64_t handle, Mapping readable,
+  ShmAttachment(const OpenReply& segment, uint64_t handle, std::unique_ptr<Window> readable,
                 std::shared_ptr<ShmTransport> transport);
   ~ShmAttachment() override;
 
@@ -26,15 +28,16 @@ class ShmAttachment : public Attachment {
  private:
   friend class ShmTransport;
 
-  Status Copy(Op op, uint8_t* segment, std::span<const Piece> pieces,
-              const BatchOptions& options) const;
+  Status Copy(Op op, const Window& window, std::span<const Piece> pieces,
+              const BatchOptions& options, uint64_t& moved) const;
+  Status CheckStop(const BatchOptions& options) const;
 
   const uint64_t handle_;
   const std::shared_ptr<ShmTransport> transport_;
-  Mapping readable_;
-  Mapping writable_;
-  int copies_ = 0;        // under way
-  bool is_gone_ = false;  // the owner closed the segment
+  std::unique_ptr<Window> readable_;  // null once the owner heard that it was given back
+  std::unique_ptr<Window> writable_;
+  int copies_ = 0;                     // under way
+  std::atomic<bool> is_gone_ = false;  // the owner closed the segment
 };
 
 }  // namespace mooncake

@@ -10,8 +10,8 @@ constexpr double kExplainSeconds = 1.0;
 
 class TcpAttachment : public Attachment {
  public:
-  TcpAttachment(uint64_t segment_id, uint64_t size_bytes, std::shared_ptr<TcpTransport> transport)
-      : Attachment(segment_id, size_bytes), transport_(std::move(transport)) {}
+  TcpAttachment(const OpenReply& segment, std::shared_ptr<TcpTransport> transport)
+      : Attachment(segment), transport_(std::move(transport)) {}
 
   std::string_view transport() const override { return "tcp"; }
   bool IsUsable() const override { return !transport_->IsEnded(); }
@@ -36,19 +36,19 @@ TcpTransport::TcpTransport(Address address, const Hello& hello, std::unique_ptr<
 TcpTransport::~TcpTransport() = default;
 
 Result<std::shared_ptr<Attachment>> TcpTransport::Open(uint64_t segment_id, Deadline deadline) {
-  auto size_bytes = SizeOf(segment_id, deadline);
-  if (!size_bytes.ok()) return size_bytes.status();
+  auto segment = Find({segment_id, ""}, deadline);
+  if (!segment.ok()) return segment.status();
   return std::shared_ptr<Attachment>(
-      std::make_shared<TcpAttachment>(segment_id, size_bytes.value(), shared_from_this()));
+      std::make_shared<TcpAttachment>(segment.value(), shared_from_this()));
 }
 
-Result<uint64_t> TcpTransport::SizeOf(uint64_t segment_id, Deadline deadline) {
+Result<OpenReply> TcpTransport::Find(const SegmentRef& ref, Deadline deadline) {
   auto lane = Take(deadline);
   if (!lane.ok()) return lane.status();
-  auto size_bytes = lane.value()->Open(segment_id, deadline);
-  Return(std::move(lane).value(), IsAnswer(size_bytes.status()));
-  if (!size_bytes.ok()) return Explain(size_bytes.status(), deadline);
-  return size_bytes;
+  auto segment = lane.value()->Open(ref, deadline);
+  Return(std::move(lane).value(), IsAnswer(segment.status()));
+  if (!segment.ok()) return Explain(segment.status(), deadline);
+  return segment;
 }
 
 Status TcpTransport::Execute(Op op, uint64_t segment_id, std::span<const Piece> pieces,

@@ -29,8 +29,8 @@ class TcpTransport : public Transport, public std::enable_shared_from_this<TcpTr
 
   // False when the peer has closed the connection that was used last.
   bool IsAlive() const;
-  // The peer has this segment; else kNotFound.
-  Result<uint64_t> SizeOf(uint64_t segment_id, Deadline deadline);
+  // What the peer says of a segment; kNotFound when it has none.
+  Result<OpenReply> Find(const SegmentRef& ref, Deadline deadline);
   Status Execute(Op op, uint64_t segment_id, std::span<const Piece> pieces,
                  const BatchOptions& options);
 

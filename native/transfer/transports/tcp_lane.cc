@@ -19,10 +19,10 @@ Result<TcpLane::Greeted> TcpLane::Connect(const Address& address, const Hello& h
   return Greeted{std::move(lane), std::move(reply).value()};
 }
 
-Result<uint64_t> TcpLane::Open(uint64_t segment_id, Deadline deadline) {
-  auto answer = Call(Message::kOpen, EncodeNumber(segment_id), Message::kOpenReply, deadline);
+Result<OpenReply> TcpLane::Open(const SegmentRef& ref, Deadline deadline) {
+  auto answer = Call(Message::kOpen, Encode(ref), Message::kOpenReply, deadline);
   if (!answer.ok()) return answer.status();
-  return DecodeNumber(answer.value());
+  return DecodeOpenReply(answer.value());
 }
 
 Status TcpLane::Execute(Op op, uint64_t segment_id, std::span<const Piece> pieces,

@@ -26,8 +26,8 @@ class TcpLane {
   // kFenced and kWrongPeer are what the peer said; kPeerUnreachable, kTimeout, kWire.
   static Result<Greeted> Connect(const Address& address, const Hello& hello, Deadline deadline);
 
-  // The segment's size; kNotFound leaves the lane usable.
-  Result<uint64_t> Open(uint64_t segment_id, Deadline deadline);
+  // What the segment is like; kNotFound leaves the lane usable.
+  Result<OpenReply> Open(const SegmentRef& ref, Deadline deadline);
   Status Execute(Op op, uint64_t segment_id, std::span<const Piece> pieces,
                  const BatchOptions& options);
 

@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/deadline.h"
 #include "base/status.h"
+#include "transfer/protocol.h"
 #include "transfer/types.h"
 
 namespace mooncake {
@@ -20,14 +22,19 @@ namespace mooncake {
 // Thread safety: all methods may be called by any thread.
 class Attachment {
  public:
-  Attachment(uint64_t segment_id, uint64_t size_bytes)
-      : segment_id_(segment_id), size_bytes_(size_bytes) {}
+  explicit Attachment(const OpenReply& segment) : segment_(segment) {}
   virtual ~Attachment() = default;
   Attachment(const Attachment&) = delete;
   Attachment& operator=(const Attachment&) = delete;
 
-  uint64_t segment_id() const { return segment_id_; }
-  uint64_t size_bytes() const { return size_bytes_; }
+  uint64_t segment_id() const { return segment_.segment_id; }
+  uint64_t size_bytes() const { return segment_.size_bytes; }
+  bool is_read_only() const { return segment_.is_read_only; }
+
+  // Why this transport was taken: a sentence.
+  const std::string& reason() const { return reason_; }
+  // REQUIRES: called once, before the attachment is shared.
+  void Explain(std::string reason) { reason_ = std::move(reason); }
 
   virtual std::string_view transport() const = 0;
 
@@ -40,8 +47,8 @@ class Attachment {
   virtual bool IsUsable() const = 0;
 
  private:
-  const uint64_t segment_id_;
-  const uint64_t size_bytes_;
+  const OpenReply segment_;
+  std::string reason_;
 };
 
 // Thread safety: all methods may be called by any thread.

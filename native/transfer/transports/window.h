@@ -1,0 +1,29 @@
+// Window: a peer's segment, as this process can read or write it.
+//
+// Thread safety: Move by any thread, at the same time; all else by its owner.
+// Variants: mapping.h, lent_memory.h.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/status.h"
+#include "transfer/types.h"
+
+namespace mooncake {
+
+inline constexpr size_t kWindowPieces = 1024;  // IOV_MAX
+
+class Window {
+ public:
+  virtual ~Window() = default;
+
+  virtual std::string_view reason() const = 0;  // why this way was possible: a sentence
+
+  // Moves all pieces; `moved` counts the bytes, also when it fails midway.
+  // REQUIRES: at most kWindowPieces; all lie inside, none is empty.
+  virtual Status Move(Op op, std::span<const Piece> pieces, uint64_t& moved) const = 0;
+};
+
+}  // namespace mooncake
