@@ -362,6 +362,103 @@ class StoreClient:
 
     def close(self) -> None: ...
 
+class PathState(enum.Enum):
+    kUp = 0
+
+    kQuarantined = 1
+
+    kProbing = 2
+
+class PathReport:
+    """What one path has done, and how it looks now."""
+
+    @property
+    def state(self) -> PathState: ...
+
+    @property
+    def rate_bytes_per_s(self) -> float:
+        """0: not measured yet."""
+
+    @property
+    def latency_s(self) -> float: ...
+
+    @property
+    def in_flight_bytes(self) -> int: ...
+
+    @property
+    def in_flight_slices(self) -> int: ...
+
+    @property
+    def completed_bytes(self) -> int: ...
+
+    @property
+    def completed_slices(self) -> int: ...
+
+    @property
+    def returned_slices(self) -> int: ...
+
+    @property
+    def failures(self) -> int: ...
+
+    @property
+    def quarantines(self) -> int: ...
+
+class PathSlice:
+    """A slice under way; to be completed or returned once."""
+
+    @property
+    def path(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+class PathScheduler:
+    """Chooses the path of each slice; pure."""
+
+    def __init__(self, *, slice_bytes: int = 1048576, stall_s: float = 0.3, far_factor: float = 3.0) -> None: ...
+
+    def begin(self, *, is_background: bool, now: float) -> int:
+        """Return the batch's index."""
+
+    def end(self, batch: int) -> None: ...
+
+    def pick(self, batch: int, left_bytes: int, *, near: int = 18446744073709551615, open: int = 18446744073709551615, now: float) -> tuple[int, int] | None:
+        """Return (path, bytes at most), or None."""
+
+    def start(self, batch: int, path: int, bytes: int, now: float) -> PathSlice: ...
+
+    def completed(self, slice: PathSlice, now: float) -> None: ...
+
+    def returned(self, slice: PathSlice) -> None: ...
+
+    def must_move(self, slice: PathSlice) -> bool: ...
+
+    def next_event_s(self, batch: int, now: float) -> float: ...
+
+    def add_path(self) -> int:
+        """Return the path's index."""
+
+    def progress(self, path: int, now: float) -> None: ...
+
+    def failed(self, path: int, now: float) -> None: ...
+
+    def stalled(self, now: float) -> int:
+        """Return a mask of paths."""
+
+    def to_probe(self, now: float) -> int:
+        """Return a mask of paths."""
+
+    def probed(self, path: int, is_good: bool, now: float) -> None: ...
+
+    def report(self, path: int) -> PathReport: ...
+
+    def check(self) -> None:
+        """End the process if an invariant does not hold."""
+
+    @property
+    def up(self) -> int:
+        """A mask of paths."""
+
 def memcpy_rate(threads: int, block_bytes: int, span_bytes: int, seconds: float) -> float:
     """
     Bytes a second of memcpy over all threads, each walking round span_bytes of its own.

@@ -59,5 +59,6 @@ NB_MODULE(_native, m) {
   mooncake::BindError(m);
   mooncake::bind_transfer(m);
   mooncake::bind_store(m);
+  mooncake::bind_scheduler(m);
   mooncake::bind_bench(m);
 }

@@ -14,9 +14,11 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 constexpr uint64_t kLeastSlice = 64 << 10;  // smaller ones cost more than they spread
+constexpr uint64_t kTrialSlice = 16 << 10;  // on a path of which nothing is known
 constexpr uint64_t kOnlySlice = 256 << 10;  // on the only path, before it is measured
 constexpr double kGuessedRate = 100e6;      // of a path when none was measured
-constexpr double kWindowS = 0.025;          // of work in flight on one path
+constexpr double kWindowS = 0.020;          // of work in flight on a path; one slice more may begin
+constexpr uint64_t kMostInFlight = 64;      // slices on a path; both sides remember each
 constexpr double kSliceS = 0.008;           // of work in one slice
 constexpr double kWorthS = 0.2e-3;          // less work than this is not worth a path of its own
 constexpr double kSampleS = 0.005;          // shorter ones are mostly jitter
@@ -25,8 +27,8 @@ constexpr double kBackgroundS = 0.25;       // at the latest a background batch 
 constexpr double kAskAgainS = 0.005;        // for a batch that has nothing in flight
 constexpr double kRetryS = 0.05;            // between probes of a path when none is up
 constexpr double kForgottenS = 1.0;         // a path unused for so long is tried again
-constexpr double kUnmeasuredForgottenS = 3.0;
-constexpr double kTrialShare = 0.01;  // of its time a path spends on trials at most
+constexpr double kTrickle = 4;              // so many times later than expected is no answer
+constexpr double kTrialShare = 0.01;        // of its time a path spends on trials at most
 
 PathMask Bit(PathIndex path) { return PathMask{1} << path; }
 
@@ -46,15 +48,16 @@ double Share(const Offer& offer, double end_s) {
   return std::max(0.0, (end_s - offer.latency) * offer.rate - offer.queued);
 }
 
-// When all paths together would have done `left` bytes, were every byte free to go anywhere.
+// When the paths would have done `left` bytes, were they free to go anywhere: by those that could
+// do something worth while until then. Infinity: none could, one slice is all that it takes.
 template <typename Offers>
 double BestEndS(const Offers& offers, double left) {
   double end_s = kInfinity;
   while (true) {
     double bytes = left;
     double rate = 0;
-    for (const auto& offer : offers) {  // those that are free before the last guess
-      if (offer.latency + offer.queued / offer.rate >= end_s) continue;
+    for (const auto& offer : offers) {  // judged by the last guess
+      if (EndS(offer, offer.least / 2) >= end_s) continue;
       bytes += offer.queued + offer.latency * offer.rate;
       rate += offer.rate;
     }
@@ -62,6 +65,14 @@ double BestEndS(const Offers& offers, double left) {
     if (!(guess_s < end_s)) return guess_s;
     end_s = guess_s;
   }
+}
+
+// A share of the bytes that are left, in slices of even size.
+template <typename Offer>
+double Cut(const Offer& offer, double share, double left) {
+  double bytes = std::clamp(share, std::min(offer.least, left), left);
+  if (left - bytes < offer.least / 2) bytes = left;
+  return std::min(bytes / std::max(1.0, std::ceil(bytes / offer.most)), offer.most);
 }
 
 }  // namespace
@@ -120,7 +131,7 @@ std::optional<PathScheduler::Choice> PathScheduler::Choose(const Batch& batch, c
   if (paths == 0) return std::nullopt;
   const auto left = static_cast<double>(want.left_bytes);
   if (const auto path = Forgotten(paths & want.near, now)) {
-    return Choice{*path, std::min({want.left_bytes, options_.slice_bytes, kLeastSlice})};
+    return Choice{*path, std::min({want.left_bytes, options_.slice_bytes, kTrialSlice})};
   }
 
   std::array<Offer, kMaxPaths> room;
@@ -137,9 +148,7 @@ std::optional<PathScheduler::Choice> PathScheduler::Choose(const Batch& batch, c
   if (batch.in_flight_slices == 0) chosen = soonest;
   if (chosen == nullptr) return std::nullopt;
 
-  double bytes = std::clamp(Share(*chosen, BestEndS(offers, left)), chosen->least, chosen->most);
-  if (left - bytes < chosen->least / 2) bytes = std::min(left, chosen->most);
-  bytes = std::min(bytes, left);
+  const double bytes = Cut(*chosen, Share(*chosen, BestEndS(offers, left)), left);
   if (chosen != soonest) {  // near the end the others may have done all before this path is done
     const double end_s = EndS(*chosen, bytes);
     double others = 0;
@@ -168,11 +177,9 @@ std::optional<PathIndex> PathScheduler::Forgotten(PathMask paths, double now) co
   ForEach(paths, [&](PathIndex i) {
     const Path& path = paths_[i];
     if (path.report.in_flight_slices > 0 || path.report.rate_bytes_per_s <= 0) return;
-    const double trial_s = path.report.latency_s + kLeastSlice / path.report.rate_bytes_per_s;
-    const double longest_s = path.is_trusted ? kInfinity : kUnmeasuredForgottenS;
-    if (now - path.used_s >= std::clamp(trial_s / kTrialShare, kForgottenS, longest_s)) {
-      forgotten = i;
-    }
+    const double trial_s = path.report.latency_s + kTrialSlice / path.report.rate_bytes_per_s;
+    const double rest_s = path.is_trusted ? trial_s / kTrialShare : 0;
+    if (now - path.used_s >= std::max(kForgottenS, rest_s)) forgotten = i;
   });
   return forgotten;
 }
@@ -190,7 +197,7 @@ std::span<PathScheduler::Offer> PathScheduler::MakeOffers(std::span<Offer> offer
     offer = {.path = i,
              .rate = rate > 0 ? rate : guess,
              .latency = path.report.latency_s,
-             .queued = static_cast<double>(path.report.in_flight_bytes)};
+             .queued = Queued(path, rate, now)};
     Size(offer, batch, is_only);
     if ((near & Bit(i)) == 0) {
       offer.rate /= options_.far_factor;
@@ -205,24 +212,36 @@ void PathScheduler::Size(Offer& offer, const Batch& batch, bool is_only) const {
   const auto largest = static_cast<double>(options_.slice_bytes);
   const auto least = std::min<double>(largest, kLeastSlice);
   if (!paths_[offer.path].is_trusted) {
-    offer.least = least;
-    offer.most = is_only ? std::min<double>(largest, kOnlySlice) : least;
+    offer.most = std::min<double>(largest, is_only ? kOnlySlice : kTrialSlice);
+    offer.least = std::min(least, offer.most);
     offer.has_room = offer.queued < (is_only ? 2 * offer.most : 1);
     return;
   }
   const double part = batch.priority == Priority::kForeground ? 1.0 : 0.5;
   offer.most = std::clamp(offer.rate * kSliceS * part, least, largest);
   offer.least = std::clamp(offer.rate * kWorthS, least, offer.most);
-  const double window = offer.rate * (kWindowS * part + offer.latency);
-  offer.has_room = offer.queued + offer.most <= std::max(window, 2 * offer.most);
+  // Twice the latency: a window that just covers it holds a rate low that was measured too low.
+  const double window = offer.rate * (kWindowS * part + 2 * offer.latency);
+  offer.has_room = offer.queued <= std::max(window, offer.most) &&
+                   paths_[offer.path].report.in_flight_slices < kMostInFlight;
 }
 
 // Less than what was measured once what is in flight should have been done long ago.
 double PathScheduler::RateNow(const Path& path, double now) const {
   const double rate = path.report.rate_bytes_per_s;
   const double silent_s = now - path.mark_s - path.report.latency_s;
-  if (path.report.in_flight_bytes == 0 || silent_s <= 0) return rate;
+  if (rate <= 0 || path.report.in_flight_bytes == 0 || silent_s <= 0) return rate;
   return std::min(rate, static_cast<double>(path.report.in_flight_bytes) / silent_s);
+}
+
+// Bytes in flight, less what should have moved of the oldest slice since the last answer.
+double PathScheduler::Queued(const Path& path, double rate, double now) const {
+  const PathReport& report = path.report;
+  if (report.in_flight_slices == 0) return 0;
+  const auto bytes = static_cast<double>(report.in_flight_bytes);
+  const double busy_s = now - path.mark_s - (path.is_first ? report.latency_s : 0);
+  return bytes -
+         std::clamp(rate * busy_s, 0.0, bytes / static_cast<double>(report.in_flight_slices));
 }
 
 double PathScheduler::MeanRate(PathMask paths) const {
@@ -258,14 +277,14 @@ PathScheduler::Slice PathScheduler::Start(BatchIndex batch, PathIndex path, uint
   return {path, batch, bytes, now, on.report.quarantines, was_idle};
 }
 
-void PathScheduler::Progress(PathIndex path, double now) { paths_[path].progress_s = now; }
+void PathScheduler::Progress(PathIndex path, double now) { Moved(paths_[path], now); }
 
 void PathScheduler::Completed(const Slice& slice, double now) {
   Path& path = paths_[slice.path];
   Remove(slice);
   path.report.completed_bytes += slice.bytes;
   ++path.report.completed_slices;
-  path.progress_s = now;
+  Moved(path, now);
   if (MustMove(slice)) return;  // says nothing about the path as it is now
   path.is_trusted = true;
   path.backoff_s = options_.probe_s;
@@ -295,24 +314,40 @@ void PathScheduler::Remove(const Slice& slice) {
 void PathScheduler::Measure(Path& path, const Slice& slice, double now) {
   PathReport& report = path.report;
   const double elapsed_s = std::max(now - slice.start_s, 1e-9);
-  if (slice.was_idle) {
-    const bool is_new = report.rate_bytes_per_s <= 0;
-    const double rest_s = is_new ? elapsed_s : elapsed_s - slice.bytes / report.rate_bytes_per_s;
-    const double latency_s = std::clamp(rest_s, 0.0, elapsed_s / 2);
-    const double weight = is_new ? 1.0 : latency_s < report.latency_s ? 0.5 : 0.1;
-    report.latency_s += weight * (latency_s - report.latency_s);
-  }
+  if (slice.was_idle) MeasureLatency(report, slice.bytes, elapsed_s);
   double busy_s = std::max(now - path.mark_s, 0.0);
   if (path.is_first) busy_s = std::max(busy_s - report.latency_s, busy_s / 4);
   path.is_first = false;
   path.mark_s = now;
   path.busy_s += busy_s;
   path.busy_bytes += slice.bytes;
-  if (path.busy_s >= kSampleS || report.rate_bytes_per_s <= 0) Fold(path);
+  if (path.busy_s >= std::min(kSampleS, path.measured_s)) Fold(path);
   // Alone on the path: it is at least so fast. Samples of a path that is hardly used are rare.
   if (slice.was_idle) {
     report.rate_bytes_per_s = std::max(report.rate_bytes_per_s, slice.bytes / elapsed_s);
   }
+}
+
+double PathScheduler::LeastLatencyS() const {
+  double least_s = kInfinity;
+  for (const Path& path : paths_) {
+    if (path.report.rate_bytes_per_s > 0) least_s = std::min(least_s, path.report.latency_s);
+  }
+  return least_s;
+}
+
+// Of a slice that started on an idle path. When all of the time is what the bytes should have
+// taken at that rate, then the rate may be too low, and the slice says nothing about the latency.
+void PathScheduler::MeasureLatency(PathReport& report, uint64_t bytes, double elapsed_s) {
+  if (report.rate_bytes_per_s <= 0) {
+    report.latency_s = std::min(elapsed_s / 2, 2 * LeastLatencyS());
+    return;
+  }
+  const double rest_s = elapsed_s - static_cast<double>(bytes) / report.rate_bytes_per_s;
+  if (rest_s < elapsed_s / 16) return;
+  const double latency_s = std::min(rest_s, elapsed_s / 2);
+  const double weight = latency_s < report.latency_s ? 0.5 : 0.1;
+  report.latency_s += weight * (latency_s - report.latency_s);
 }
 
 void PathScheduler::Fold(Path& path) {
@@ -336,13 +371,32 @@ void PathScheduler::Failed(PathIndex path, double now) {
   Quarantine(path, now);
 }
 
-bool PathScheduler::IsStalled(const Path& path, double now) const {
-  return path.report.in_flight_slices > 0 && now - path.progress_s >= options_.stall_s;
+// When the path will have stalled, if nothing happens: no byte has moved for so long, or bytes
+// trickle: what is in flight should have been done several times over. One that has not answered
+// since it came up has no such credit. After a time when nothing moved anywhere all start anew.
+double PathScheduler::StallS(const Path& path) const {
+  const PathReport& report = path.report;
+  if (report.in_flight_slices == 0) return kInfinity;
+  double answer_s = options_.stall_s;
+  if (path.is_trusted) {
+    const double bytes = static_cast<double>(report.in_flight_bytes);
+    const double expected_s = bytes / report.rate_bytes_per_s + report.latency_s;
+    answer_s = std::max(answer_s, kTrickle * expected_s);
+  }
+  return std::min(std::max(path.progress_s, revived_s_) + options_.stall_s,
+                  std::max(path.mark_s, revived_s_) + answer_s);
+}
+
+// Something moved; when nothing had for long, then the peer was away, not a path.
+void PathScheduler::Moved(Path& path, double now) {
+  path.progress_s = now;
+  if (now - moved_s_ > options_.stall_s / 2) revived_s_ = now;
+  moved_s_ = now;
 }
 
 PathMask PathScheduler::Stalled(double now) {
   PathMask stalled = 0;
-  ForEach(up_, [&](PathIndex i) { stalled |= IsStalled(paths_[i], now) ? Bit(i) : 0; });
+  ForEach(up_, [&](PathIndex i) { stalled |= StallS(paths_[i]) <= now ? Bit(i) : 0; });
   if (stalled == 0 || stalled == up_) return 0;  // when all have stalled, the peer has
   ForEach(stalled, [&](PathIndex i) { Quarantine(i, now); });
   return stalled;
@@ -351,11 +405,7 @@ PathMask PathScheduler::Stalled(double now) {
 void PathScheduler::Quarantine(PathIndex index, double now) {
   Path& path = paths_[index];
   if (path.report.state != PathState::kUp) return;
-  // A path that never answered is as slow as it showed; another comes back as fast as it was.
-  if (path.report.rate_bytes_per_s <= 0 && now > path.mark_s) {
-    path.report.rate_bytes_per_s =
-        static_cast<double>(path.report.in_flight_bytes) / (now - path.mark_s);
-  }
+  path.report.rate_bytes_per_s = RateNow(path, now);
   path.report.state = PathState::kQuarantined;
   ++path.report.quarantines;
   up_ &= ~Bit(index);
@@ -406,7 +456,7 @@ double PathScheduler::NextEventS(BatchIndex batch, double now) const {
       next_s = std::min(next_s, std::max(now, ProbeDueS(path)));
     } else if (path.report.state == PathState::kUp && path.report.in_flight_slices > 0) {
       // One that is overdue already and still up is the last one, or all have stalled.
-      const double stall_s = path.progress_s + options_.stall_s;
+      const double stall_s = StallS(path);
       if (stall_s > now) next_s = std::min(next_s, stall_s);
     }
   }

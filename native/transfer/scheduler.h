@@ -38,7 +38,7 @@ inline constexpr PathMask kAllPaths = ~PathMask{0};
 
 struct SchedulerOptions {
   uint64_t slice_bytes = 1u << 20;  // the largest slice
-  double stall_s = 0.3;             // work in flight, and no byte moved for so long: quarantine
+  double stall_s = 0.3;             // work in flight, and no byte or far too few for so long
   double probe_s = 0.5;             // from quarantine to the first probe; doubles with each
   double probe_max_s = 2.0;         // ... up to this
   double far_factor = 3.0;          // a far path has to be so much sooner than a near one
@@ -158,7 +158,7 @@ class PathScheduler {
     PathIndex path = 0;
     double rate = 0;  // far paths: divided by the factor
     double latency = 0;
-    double queued = 0;  // bytes in flight
+    double queued = 0;  // bytes to be done before
     double least = 0;   // bytes worth a slice
     double most = 0;    // bytes that one slice may have
     bool has_room = false;
@@ -171,14 +171,18 @@ class PathScheduler {
                               PathMask near, double now) const;
   void Size(Offer& offer, const Batch& batch, bool is_only) const;
   double RateNow(const Path& path, double now) const;
+  double Queued(const Path& path, double rate, double now) const;
   double MeanRate(PathMask paths) const;
   void SetWaits(Batch& batch, bool waits);
   void Remove(const Slice& slice);
   void Measure(Path& path, const Slice& slice, double now);
-  void Fold(Path& path);
+  double LeastLatencyS() const;
+  void MeasureLatency(PathReport& report, uint64_t bytes, double elapsed_s);
+  static void Fold(Path& path);
   void Quarantine(PathIndex path, double now);
   double ProbeDueS(const Path& path) const;
-  bool IsStalled(const Path& path, double now) const;
+  double StallS(const Path& path) const;
+  void Moved(Path& path, double now);
 
   const SchedulerOptions options_;
   std::vector<Path> paths_;
@@ -186,6 +190,8 @@ class PathScheduler {
   std::vector<BatchIndex> free_;  // of batches_
   PathMask up_ = 0;
   uint64_t waiting_foreground_ = 0;  // batches
+  double moved_s_ = 0;               // when a byte last moved on any path
+  double revived_s_ = 0;             // ... after none had for long
 };
 
 }  // namespace mooncake
