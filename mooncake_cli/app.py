@@ -23,6 +23,7 @@ SUMMARIES = {
     "conductor": "Run the conductor: OpenAI-compatible gateway and scheduler.",
     "status": "Show a running cluster: members, store, hit rate.",
     "kvsize": "Say how large a model's KV cache is.",
+    "te-bench": "Measure how fast the transfer engine moves bytes here.",
     "topo": "Show this host's NICs, RDMA devices, NUMA nodes and GPUs.",
     "doctor": "Say which optional parts are there, and how to get others.",
     "config": "Check configuration files, show where values are from.",
@@ -45,7 +46,7 @@ def build(*commands: str) -> typer.Typer:
         if name not in commands:
             app.command(name, help=summary)(_not_loaded)
             continue
-        command = importlib.import_module(f"mooncake_cli.commands.{name}").command
+        command = importlib.import_module(f"mooncake_cli.commands.{name.replace('-', '_')}").command
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name, help=summary)
         else:

@@ -6,13 +6,13 @@ A flag that is not given is None and leaves the file's or the default value.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
 
-from mooncake_core.config import KINDS, Key, Origins, describe, load_config
+from mooncake_core.config import KINDS, Key, Origins, Table, describe, load_config
 
 C = TypeVar("C")
 
@@ -33,21 +33,31 @@ def with_flags(kind: str, run: Callable[..., None]) -> Callable[..., None]:
         run: called with the loaded config and its own further parameters by name.
     """
     keys = describe(KINDS[kind])
-    own = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for parameter in list(inspect.signature(run, eval_str=True).parameters.values())[1:]
-    ]
 
     def command(**values: Any) -> None:
-        further = {parameter.name: values.pop(parameter.name) for parameter in own}
-        path, flags = values.pop("config"), {key.name: _value(key, values) for key in keys}
-        run(load(kind, path, flags)[0], **further)
+        flags = _taken(keys, values)
+        run(load(kind, values.pop("config"), flags)[0], **values)
 
-    parameters = [_path(), *(_flag(key) for key in keys), *own]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {each.name: each.annotation for each in parameters}
-    command.__doc__ = run.__doc__
-    return command
+    return _shown(command, run, [_path(), *map(_flag, keys)])
+
+
+def with_flags_of(
+    table: type[Table], run: Callable[..., None], *, without: Collection[str] = ()
+) -> Callable[..., None]:
+    """Return a command like `with_flags` does, for a struct that is never read from a file.
+
+    Args:
+        table: the struct.
+        run: see with_flags.
+        without: keys that have no flag.
+    """
+    keys = tuple(key for key in describe(table) if key.name not in without)
+
+    def command(**values: Any) -> None:
+        flags = _taken(keys, values)
+        run(load_config(table, None, flags)[0], **values)
+
+    return _shown(command, run, [*map(_flag, keys)])
 
 
 def load(
@@ -55,6 +65,29 @@ def load(
 ) -> tuple[Any, Origins]:
     """Return the config of a kind from a file and flags, and where each value is from."""
     return load_config(KINDS[kind], path, flags)
+
+
+def _taken(keys: Iterable[Key], values: dict[str, Any]) -> dict[str, Any]:
+    """Take the values of the keys' flags out of `values`."""
+    taken = {key.name: _value(key, values) for key in keys}
+    for key in keys:
+        del values[_parameter(key)]
+    return taken
+
+
+def _shown(
+    command: Callable[..., None], run: Callable[..., None], flags: list[inspect.Parameter]
+) -> Callable[..., None]:
+    """Return `command`, which shows these flags and the further parameters of `run`."""
+    own = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in list(inspect.signature(run, eval_str=True).parameters.values())[1:]
+    ]
+    parameters = [*flags, *own]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    command.__doc__ = run.__doc__
+    return command
 
 
 def _parameter(key: Key) -> str:

@@ -485,3 +485,6 @@ def first_wrong_byte(buffer: object, seed: int, offset: int = 0) -> int:
     """
     The index of the first byte that is not the pattern's; -1: there is none.
     """
+
+def host_id() -> str:
+    """Equal iff two processes can share memory."""

@@ -7,6 +7,7 @@ none. Reads one file; otherwise pure.
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,6 +54,8 @@ class ModelSpec(Struct, frozen=True, kw_only=True):
 
     name: str
     layers: int
+    heads: int
+    """Of queries."""
     kv_heads: int
     head_dim: int
     dtype: str
@@ -78,8 +81,10 @@ def load_spec(model: str) -> ModelSpec:
     if not path.exists():
         known = KNOWN.get(model.lower())
         if known is None:
+            near = difflib.get_close_matches(model.lower(), KNOWN, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
             raise ModelError(
-                f"{model}: neither a file, a folder nor a built-in name; built in: "
+                f"{model}: neither a file, a folder nor a built-in name; {hint}built in: "
                 f"{', '.join(KNOWN)}"
             )
         return read_spec(known.config, model.lower(), known.source)
@@ -103,6 +108,7 @@ def read_spec(config: Mapping[str, Any], name: str, source: str) -> ModelSpec:
     return ModelSpec(
         name=name,
         layers=_count(config, name, "num_hidden_layers"),
+        heads=heads,
         kv_heads=_count(config, name, "num_key_value_heads", default=heads),
         head_dim=_head_dim(config, name, heads),
         dtype=dtype if dtype in ELEMENT_BYTES else "bfloat16",

@@ -9,6 +9,7 @@
 #include "bindings/bindings.h"
 #include "bindings/buffer.h"
 #include "bindings/gil.h"
+#include "transfer/host_id.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -60,6 +61,7 @@ void bind_bench(nb::module_& m) {
         "Write the pattern of `seed` from its byte `offset` on.");
   m.def("first_wrong_byte", &FirstWrong, "buffer"_a, "seed"_a, "offset"_a = 0,
         "The index of the first byte that is not the pattern's; -1: there is none.");
+  m.def("host_id", &ReadHostId, "Equal iff two processes can share memory.");
 }
 
 }  // namespace mooncake

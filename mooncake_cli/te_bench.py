@@ -1,0 +1,102 @@
+"""How results of te-bench are shown to people."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from mooncake_cli.render import print_table
+from mooncake_core.te_bench.compare import Comparison
+from mooncake_core.te_bench.figures import Latency
+from mooncake_core.te_bench.recompute import verdict
+from mooncake_core.te_bench.report import CaseResult, Report, best_row, shares
+
+_COLUMNS = ["load", "GB/s", "of base", "op/s", "p50 p90 p99 p99.9", "CPU s/GB"]
+
+
+def print_report(report: Report) -> None:
+    """Print everything of a run, most important last."""
+    initiator = report.initiator
+    print(f"{initiator.cpu}, {initiator.cpus} CPUs, {initiator.kernel}")
+    for check in report.checks:
+        if check.state != "good":
+            print(f"{check.name} is {check.state}: {check.finding}", file=sys.stderr)
+    for asked, choice in report.choices.items():
+        print(f"{asked}: {choice}")
+    if report.rows:
+        _print_rows(report)
+    if report.kv is not None and report.rows:
+        print(verdict(report.kv, best_row(report.rows).gb_per_s * 1e9))
+    if not report.is_complete:
+        print("interrupted: this is what was measured before", file=sys.stderr)
+
+
+def print_comparison(found: Comparison) -> None:
+    """Print both results side by side, and the verdict."""
+    rows = [
+        (
+            row.case.name,
+            f"{row.before_gb_per_s:.2f}",
+            f"{row.after_gb_per_s:.2f}",
+            f"{row.ratio:.2f}",
+            f"{row.spread:.0%}",
+            f"{_time(row.before_p99_s)} | {_time(row.after_p99_s)}",
+            "slower" if row.is_regression else "",
+        )
+        for row in found.rows
+    ]
+    print_table(["row", "A GB/s", "B GB/s", "B/A", "±", "p99 A | B", ""], rows)
+    for name, only in (("A", found.only_before), ("B", found.only_after)):
+        for row_name in only:
+            print(f"only in {name}: {row_name}", file=sys.stderr)
+    for difference in found.differences:
+        print(f"differs: {difference}", file=sys.stderr)
+    slower = len(found.regressions)
+    print(f"{slower} of {len(found.rows)} rows are slower by more than {found.threshold:.1%}")
+
+
+def _print_rows(report: Report) -> None:
+    for (way, baseline), rows in _grouped(report.rows).items():
+        beside = f", beside {baseline}" if baseline else ""
+        print_table(_COLUMNS, [_row(row) for row in rows], title=f"{way}{beside}")
+    print(
+        "A load is block x batch x threads. GB are 10^9 bytes, ± is the coefficient of variation,"
+    )
+    print("times are of one batch call, CPU is of both processes. Every byte was verified.")
+    for row in report.rows:
+        if len(paths := shares(row)) > 1:
+            text = ", ".join(f"{path} {share:.0%}" for path, share in paths.items())
+            print(f"{row.case.name}: {text}")
+        if row.resent_slices or row.failures:
+            print(f"{row.case.name}: {row.resent_slices} slices resent, {row.failures} failures")
+
+
+def _grouped(rows: Sequence[CaseResult]) -> dict[tuple[str, str], list[CaseResult]]:
+    groups: dict[tuple[str, str], list[CaseResult]] = {}
+    for row in rows:
+        groups.setdefault((row.transport, row.baseline), []).append(row)
+    return groups
+
+
+def _row(row: CaseResult) -> tuple[str, ...]:
+    return (
+        row.case.load,
+        f"{row.gb_per_s:.2f} ±{row.spread:.0%}",
+        "-" if row.of_baseline is None else f"{row.of_baseline:.0%}",
+        f"{row.ops_per_s:,.0f}",
+        _times(row.latency),
+        f"{row.cpu_s_per_gb:.2f}",
+    )
+
+
+def _times(latency: Latency) -> str:
+    times_s = (latency.p50_s, latency.p90_s, latency.p99_s, latency.p999_s)
+    if times_s[0] < 1e-3:
+        return " ".join(f"{time_s * 1e6:.0f}" for time_s in times_s) + " µs"
+    return " ".join(f"{time_s * 1e3:.1f}" for time_s in times_s) + " ms"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.1f} µs"
+    return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"

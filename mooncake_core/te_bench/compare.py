@@ -1,0 +1,83 @@
+"""Two results, row by row. Pure."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from mooncake_core.te_bench.plan import Case
+from mooncake_core.te_bench.report import CaseResult, Report
+
+
+class RowRatio(Struct, frozen=True, kw_only=True):
+    """One row of both results."""
+
+    case: Case
+    before_gb_per_s: float
+    after_gb_per_s: float
+    ratio: float
+    """After over before; above 1 is faster."""
+    before_p99_s: float
+    after_p99_s: float
+    spread: float
+    """The larger one of the two."""
+    is_regression: bool
+
+
+class Comparison(Struct, frozen=True, kw_only=True):
+    """What two results have in common, and what not."""
+
+    threshold: float
+    rows: tuple[RowRatio, ...]
+    differences: tuple[str, ...]
+    """Of host and set-up: reasons for which the rows may not be comparable."""
+    only_before: tuple[str, ...]
+    only_after: tuple[str, ...]
+
+    @property
+    def regressions(self) -> tuple[RowRatio, ...]:
+        """Rows that are slower by more than the threshold."""
+        return tuple(row for row in self.rows if row.is_regression)
+
+
+def compare(before: Report, after: Report, threshold: float) -> Comparison:
+    """Return how `after` stands to `before`; slower by more than `threshold` is a regression."""
+    old, new = _by_case(before), _by_case(after)
+    return Comparison(
+        threshold=threshold,
+        rows=tuple(_ratio(row, new[case], threshold) for case, row in old.items() if case in new),
+        differences=_differences(before, after),
+        only_before=tuple(case.name for case in old if case not in new),
+        only_after=tuple(case.name for case in new if case not in old),
+    )
+
+
+def _by_case(report: Report) -> dict[Case, CaseResult]:
+    return {row.case: row for row in report.rows}
+
+
+def _ratio(before: CaseResult, after: CaseResult, threshold: float) -> RowRatio:
+    ratio = after.gb_per_s / before.gb_per_s
+    return RowRatio(
+        case=before.case,
+        before_gb_per_s=before.gb_per_s,
+        after_gb_per_s=after.gb_per_s,
+        ratio=ratio,
+        before_p99_s=before.latency.p99_s,
+        after_p99_s=after.latency.p99_s,
+        spread=max(before.spread, after.spread),
+        is_regression=ratio < 1 - threshold,
+    )
+
+
+def _differences(before: Report, after: Report) -> tuple[str, ...]:
+    found = []
+    for side in ("initiator", "target"):
+        one, other = getattr(before, side), getattr(after, side)
+        for name in one.__struct_fields__:
+            if getattr(one, name) != getattr(other, name):
+                found.append(f"{side}.{name}: {getattr(one, name)} | {getattr(other, name)}")
+    for name in ("seconds", "repeats", "memory", "transfer"):
+        old, new = getattr(before.config, name), getattr(after.config, name)
+        if old != new:
+            found.append(f"{name}: {old} | {new}")
+    return tuple(found)

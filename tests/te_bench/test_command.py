@@ -1,0 +1,159 @@
+"""`mooncake te-bench` as a user meets it."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+QUICK = (
+    *("--seconds=0.02", "--warm-up-s=0", "--repeats=2", "--memory=1MiB"),
+    *("--block=4KiB,64KiB", "--batch=4"),
+)
+Run = subprocess.CompletedProcess[str]
+
+
+def te_bench(*arguments: str) -> Run:
+    return subprocess.run(
+        [sys.executable, "-m", "mooncake_cli", "te-bench", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "mooncake_cli", "te-bench", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def measured(*arguments: str) -> dict[str, Any]:
+    answer = te_bench(*arguments, "--json")
+    assert answer.returncode == 0, answer.stderr
+    report: dict[str, Any] = json.loads(answer.stdout)
+    return report
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    process = start("target", "--json")
+    assert process.stdout is not None
+    yield json.loads(process.stdout.readline())["address"]
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=30) == ("", "")
+    assert process.returncode == 0
+
+
+def test_loopback_measures_both_transports_beside_their_baselines() -> None:
+    report = measured("--loopback", "--transport=shm,tcp", "--direction=read,both", *QUICK)
+    rows = report["rows"]
+    assert len(rows) == 8 and report["is_complete"] and report["is_same_host"]
+    for row in rows:
+        assert row["transport"] == row["case"]["transport"]
+        assert row["gb_per_s"] > 0 and row["of_baseline"] > 0 and len(row["samples"]) == 2
+    assert {row["baseline"].split()[0] for row in rows} == {"memcpy", "plain"}
+    assert "can be mapped" in report["choices"]["shm"]
+    assert report["initiator"]["topology"] == report["target"]["topology"]
+    assert report["config"]["block"] == "4KiB,64KiB"
+
+
+def test_people_are_told_the_same() -> None:
+    answer = te_bench("--loopback", "--no-baseline", "--direction=write", *QUICK)
+    assert answer.returncode == 0, answer.stderr
+    assert "write 4 KiB x 4 x 1" in answer.stdout and "GB are 10^9 bytes" in answer.stdout
+    assert "auto: shm: the target is on this host" in answer.stdout
+
+
+def test_another_process_is_measured_by_its_address(address: str) -> None:
+    report = measured("run", address, "--transport=tcp", "--direction=write", *QUICK)
+    assert [row["transport"] for row in report["rows"]] == ["tcp", "tcp"]
+    assert "asked for" in report["choices"]["tcp"]
+
+
+def test_progress_is_told_where_it_is_asked_for(address: str) -> None:
+    answer = te_bench("run", address, "--progress", "--direction=read", *QUICK)
+    assert "auto read 64 KiB x 4 x 1: 2 of 2" in answer.stderr
+
+
+def test_a_model_says_what_blocks_are_and_what_bandwidth_pays() -> None:
+    preset = ("--model=smollm2-135m-instruct", "--tokens=1000", "--gpu=1xh20")
+    report = measured("--loopback", *preset, "--seconds=0.02", "--repeats=1", "--memory=1MiB")
+    kv = report["kv"]
+    assert (kv["block_bytes"], kv["batch"], kv["tokens"]) == (196_608, 3, 768)
+    assert report["rows"][0]["case"]["block_bytes"] == kv["block_bytes"]
+    answer = te_bench("--loopback", *preset, "--seconds=0.02", "--repeats=1", "--memory=1MiB")
+    assert "reuse pays: " in answer.stdout or "reuse does not pay: " in answer.stdout
+
+
+def test_a_plot_is_drawn(tmp_path: Path) -> None:
+    file = tmp_path / "rates.png"
+    answer = te_bench("--loopback", "--plot", str(file), *QUICK)
+    assert answer.returncode == 0, answer.stderr
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_regression_ends_with_1(tmp_path: Path) -> None:
+    report = measured("--loopback", "--direction=read", "--no-baseline", *QUICK)
+    before, after = tmp_path / "a.json", tmp_path / "b.json"
+    before.write_text(json.dumps(report))
+    report["rows"][0]["gb_per_s"] *= 0.9
+    after.write_text(json.dumps(report))
+    assert te_bench("compare", str(before), str(before)).returncode == 0
+    answer = te_bench("compare", str(before), str(after), "--threshold=5%")
+    assert answer.returncode == 1
+    assert "1 of 2 rows are slower by more than 5.0%" in answer.stdout
+    assert te_bench("compare", str(before), str(after), "--threshold=0.2").returncode == 0
+
+
+def test_ctrl_c_prints_what_there_is_and_ends_the_target() -> None:
+    process = start(
+        *("--loopback", "--progress", "--json", "--block=4KiB", "--no-baseline"),
+        *("--direction=read", "--seconds=0.02", "--repeats=1000", "--memory=1MiB"),
+    )
+    assert process.stderr is not None
+    while "3 of 1000" not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=30)
+    assert process.returncode == 130, errors
+    report = json.loads(output)
+    assert not report["is_complete"] and len(report["rows"]) == 1
+    assert len(report["rows"][0]["samples"]) >= 2 and "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("run", "127.0.0.1:1"), "127.0.0.1:1: no target answers"),
+        (("run", "nonsense"), "'nonsense' is not host:port"),
+        (("--loopback", "--block=9 QiB"), "--block:block: '9 QiB': unknown unit"),
+        (("--loopback", "--block=512 MiB", "--batch=4096"), "available are taken"),
+        (("--loopback", "--seconds=0"), "--seconds:seconds: Expected `float` > 0"),
+        (("--loopback", "--model=lama-3.1-70b"), "did you mean 'llama-3.1-70b'?"),
+        (("--loopback", "--model=phi-4", "--gpu=h80"), "did you mean 'h800'?"),
+        (("--loopback", "--model=phi-4", "--batch=2"), "says what block and batch are"),
+        (("--loopback", "--plot=/nowhere/rates.png"), "/nowhere is no folder"),
+        (("target", "--listen=256.0.0.1:0"), "256.0.0.1:0 cannot be"),
+        (("compare", "/a.json", "/b.json"), "/a.json: cannot read it"),
+        (("compare", "/a.json", "/b.json", "--threshold=x"), "'x' is no share"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_1(arguments: tuple[str, ...], problem: str) -> None:
+    answer = te_bench(*arguments)
+    assert answer.returncode == 1 and answer.stdout == ""
+    (line,) = answer.stderr.splitlines()
+    assert line.startswith("mooncake: ") and problem in line
+
+
+def test_without_a_target_usage_is_told() -> None:
+    answer = te_bench()
+    assert answer.returncode == 2 and "--loopback" in answer.stderr
