@@ -79,15 +79,15 @@ def load_spec(model: str) -> ModelSpec:
     """
     path = Path(model)
     if not path.exists():
-        known = KNOWN.get(model.lower())
-        if known is None:
+        name = _built_in(model)
+        if name is None:
             near = difflib.get_close_matches(model.lower(), KNOWN, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""
             raise ModelError(
                 f"{model}: neither a file, a folder nor a built-in name; {hint}built in: "
                 f"{', '.join(KNOWN)}"
             )
-        return read_spec(known.config, model.lower(), known.source)
+        return read_spec(KNOWN[name].config, name, KNOWN[name].source)
     file = path / "config.json" if path.is_dir() else path
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
@@ -98,6 +98,12 @@ def load_spec(model: str) -> ModelSpec:
     if not isinstance(config, dict):
         raise ModelError(f"{file}: not a JSON object")
     return read_spec(config, str(file), str(file))
+
+
+def _built_in(name: str) -> str | None:
+    """Return the built-in model that is meant, however its dashes are set: llama3.1-70b."""
+    letters = name.lower().replace("-", "")
+    return next((known for known in KNOWN if known.replace("-", "") == letters), None)
 
 
 def read_spec(config: Mapping[str, Any], name: str, source: str) -> ModelSpec:

@@ -39,8 +39,8 @@ def draw(rows: Sequence[CaseResult], path: Path) -> None:
             marker="o",
             label=label,
         )
-        bases = [row.gb_per_s / row.of_baseline if row.of_baseline else None for row in line]
-        if all(bases):
+        bases = [row.gb_per_s / row.of_baseline for row in line if row.of_baseline]
+        if len(bases) == len(line):
             axes.plot(blocks, bases, linestyle=":", color=drawn[0].get_color())
     axes.set_ylim(bottom=0)
     axes.legend(title="dotted: the baseline")

@@ -153,3 +153,13 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
         (tmp_path / "config.json").write_text(text)
         with pytest.raises(ModelError, match=problem):
             load_spec(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-70b", "llama3.1-70b", "Llama-3.1-70B"])
+def test_a_built_in_name_is_known_however_its_dashes_are_set(name: str) -> None:
+    assert load_spec(name).name == "llama-3.1-70b"
+
+
+def test_a_name_that_is_not_built_in_is_told_the_nearest() -> None:
+    with pytest.raises(ModelError, match=r"did you mean 'llama-3\.1-70b'"):
+        load_spec("lama-3.1-70b")
