@@ -3,6 +3,7 @@
 import array
 import multiprocessing
 import os
+import resource
 import signal
 import time
 from collections.abc import Iterator
@@ -81,6 +82,16 @@ class Driven:
 
     def descriptors(self) -> int:
         return len(os.listdir("/proc/self/fd"))
+
+    def limit_descriptors(self, count: int) -> int:
+        """Return the limit until now."""
+        before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+        return before
+
+    def rss_kib(self) -> int:
+        with open("/proc/self/status") as file:
+            return int(next(line.split()[1] for line in file if line.startswith("VmRSS")))
 
 
 def serve(pipe: Connection, same_host: str, listen: str) -> None:

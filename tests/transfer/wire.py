@@ -61,11 +61,10 @@ class Frame(NamedTuple):
     body: bytes = b""
     request_id: int = 1
 
-    def pack(
-        self, *, length: int | None = None, magic: int = MAGIC, version: int = VERSION
-    ) -> bytes:
+    def pack(self, length: int | None = None) -> bytes:
+        """`length` is what the header says; the body's by default."""
         size = len(self.body) if length is None else length
-        return HEADER.pack(magic, version, self.kind, size, self.request_id) + self.body
+        return HEADER.pack(MAGIC, VERSION, self.kind, size, self.request_id) + self.body
 
 
 def hello(peer_id: int, expected: int = 0) -> bytes:
