@@ -160,6 +160,9 @@ Status ShmTransport::EnsureWritable(Lock& lock, ShmAttachment& attachment, Deadl
   auto given = Obtain(lock, {attachment.handle_, attachment.segment_id(), true}, deadline);
   if (!given.ok()) return given.status();
   if (!end_.ok()) return end_;
+  if (given.value().segment.size_bytes != attachment.size_bytes()) {
+    return Status(Code::kWire, "the peer gave other memory than when the segment was opened");
+  }
   if (attachment.writable_ == nullptr) attachment.writable_ = std::move(given.value().window);
   return Status::Ok();
 }
@@ -219,7 +222,9 @@ bool ShmTransport::Drain() {
     auto packet = ReceivePacket(socket_);
     if (!packet.ok()) {
       is_connected_ = false;
-      EndLocked(Status(Code::kPeerUnreachable, "the owner of the memory is gone"));
+      const bool is_garbage = packet.status().code() == Code::kWire;
+      EndLocked(is_garbage ? packet.status()
+                           : Status(Code::kPeerUnreachable, "the owner of the memory is gone"));
     } else if (!packet.value()) {
       return true;
     } else {
