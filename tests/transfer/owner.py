@@ -40,7 +40,12 @@ class Owner:
     """Listens on loopback until it is closed. It has one segment, `memory`, under every id."""
 
     def __init__(
-        self, size_bytes: int, *faults: Fault, listen: tuple[str, int] = ("127.0.0.1", 0)
+        self,
+        size_bytes: int,
+        *faults: Fault,
+        listen: tuple[str, int] = ("127.0.0.1", 0),
+        host_id: str = "another host",
+        unix_name: str = "",
     ) -> None:
         self.memory = bytearray(random.Random(size_bytes).randbytes(size_bytes))
         self.engine_id = random.SystemRandom().randrange(1, 1 << 64)
@@ -48,6 +53,7 @@ class Owner:
         """A fault has struck."""
         self.released = threading.Event()
         """Those who were silent go on."""
+        self._host_id, self._unix_name = host_id, unix_name
         self._faults = faults
         self._lock = threading.Lock()
         self._links: set[socket.socket] = set()
@@ -68,17 +74,17 @@ class Owner:
     def die(self) -> None:
         """End all connections and listen no more, as the kernel does for a killed process."""
         with self._lock:
-            _hang_up(self._listener)
+            hang_up(self._listener)
             for link in self._links:
                 with contextlib.suppress(OSError):
                     _reset_when_closed(link)
-                _hang_up(link)
+                hang_up(link)
 
     def hang_up(self) -> None:
         """End all connections, and go on."""
         with self._lock:
             for link in self._links:
-                _hang_up(link)
+                hang_up(link)
 
     def __enter__(self) -> Owner:
         return self
@@ -156,11 +162,10 @@ class Owner:
 
     def _control(self, kind: int, body: bytes, request_id: int) -> bytes:
         fields = msgpack.decode(body)
-        greeting: list[object] = [self.engine_id, "another host", "", self.endpoints]
-        about: list[object] = [fields[0], len(self.memory), False]
+        greeting = [self.engine_id, self._host_id, self._unix_name, self.endpoints]
         said = {
             wire.HELLO: msgpack.encode(greeting[: 1 + len(fields)]),
-            wire.OPEN: msgpack.encode(about if len(fields) == 2 else about[1:2]),
+            wire.OPEN: msgpack.encode([fields[0], len(self.memory), False]),
             wire.CLOSE_LANE: b"",
         }
         return Frame(wire.ANSWER_OF[kind], said[kind], request_id).pack()
@@ -198,7 +203,7 @@ def _reset_when_closed(link: socket.socket) -> None:
     link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-def _hang_up(link: socket.socket) -> None:
+def hang_up(link: socket.socket) -> None:
     """Also under a thread that waits for it."""
     with contextlib.suppress(OSError):
         link.shutdown(socket.SHUT_RDWR)

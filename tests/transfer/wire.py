@@ -33,12 +33,6 @@ class Hello(Body, frozen=True):
     expected_engine_id: int = 0
 
 
-class HelloReply(Body, frozen=True):
-    engine_id: int
-    host_id: str = "another host"
-    unix_name: str = ""
-
-
 class Number(Body, frozen=True):
     number: int
 
@@ -52,6 +46,14 @@ class Map(Body, frozen=True):
     handle: int
     segment_id: int
     is_writable: bool
+
+
+class MapReply(Body, frozen=True):
+    segment_id: int
+    size_bytes: int
+    is_read_only: bool = False
+    address: int = 0
+    start_time: int = 0
 
 
 class Frame(NamedTuple):
