@@ -6,6 +6,7 @@ Text is the kernel's own word, empty where it says nothing; numbers are None the
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct
@@ -13,6 +14,21 @@ from msgspec import Struct
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
 """An address with its network."""
+
+
+# A port may have hundreds of GIDs, and every question about them starts here.
+@lru_cache(maxsize=1024)
+def _interface(text: str) -> Interface:
+    return ipaddress.ip_interface(text)
+
+
+@lru_cache(maxsize=4096)
+def _gid_address(text: str) -> IpAddress | None:
+    try:
+        address = ipaddress.IPv6Address(text)
+    except ValueError:
+        return None
+    return address.ipv4_mapped or address
 
 
 class Nic(Struct, frozen=True, kw_only=True):
@@ -49,7 +65,7 @@ class Nic(Struct, frozen=True, kw_only=True):
 
     def interfaces(self) -> tuple[Interface, ...]:
         """Return the addresses, to compute with."""
-        return tuple(ipaddress.ip_interface(address) for address in self.addresses)
+        return tuple(map(_interface, self.addresses))
 
 
 class Route(Struct, frozen=True, kw_only=True):
@@ -75,11 +91,7 @@ class Gid(Struct, frozen=True, kw_only=True):
 
     def address(self) -> IpAddress | None:
         """Return the address that it stands for, IPv4 where it is mapped; None: garbage."""
-        try:
-            address = ipaddress.IPv6Address(self.gid)
-        except ValueError:
-            return None
-        return address.ipv4_mapped or address
+        return _gid_address(self.gid)
 
 
 class RdmaPort(Struct, frozen=True, kw_only=True):
