@@ -1,7 +1,6 @@
 #include "transfer/scheduler.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -21,8 +20,6 @@ constexpr double kWindowS = 0.020;          // of work in flight on a path; one 
 constexpr uint64_t kMostInFlight = 64;      // slices on a path; both sides remember each
 constexpr double kSliceS = 0.008;           // of work in one slice
 constexpr double kWorthS = 0.2e-3;          // less work than this is not worth a path of its own
-constexpr double kSampleS = 0.005;          // shorter ones are mostly jitter
-constexpr double kMemoryS = 0.020;          // how long the past weighs in a rate
 constexpr double kBackgroundS = 0.25;       // at the latest a background batch gets a slice then
 constexpr double kAskAgainS = 0.005;        // for a batch that has nothing in flight
 constexpr double kRetryS = 0.05;            // between probes of a path when none is up
@@ -37,44 +34,6 @@ void ForEach(PathMask paths, Visit visit) {
   for (; paths != 0; paths &= paths - 1) visit(static_cast<PathIndex>(std::countr_zero(paths)));
 }
 
-template <typename Offer>
-double EndS(const Offer& offer, double bytes) {
-  return offer.latency + (offer.queued + bytes) / offer.rate;
-}
-
-// Bytes that the path could end by then, beyond what it has in flight.
-template <typename Offer>
-double Share(const Offer& offer, double end_s) {
-  return std::max(0.0, (end_s - offer.latency) * offer.rate - offer.queued);
-}
-
-// When the paths would have done `left` bytes, were they free to go anywhere: by those that could
-// do something worth while until then. Infinity: none could, one slice is all that it takes.
-template <typename Offers>
-double BestEndS(const Offers& offers, double left) {
-  double end_s = kInfinity;
-  while (true) {
-    double bytes = left;
-    double rate = 0;
-    for (const auto& offer : offers) {  // judged by the last guess
-      if (EndS(offer, offer.least / 2) >= end_s) continue;
-      bytes += offer.queued + offer.latency * offer.rate;
-      rate += offer.rate;
-    }
-    const double guess_s = bytes / rate;
-    if (!(guess_s < end_s)) return guess_s;
-    end_s = guess_s;
-  }
-}
-
-// A share of the bytes that are left, in slices of even size.
-template <typename Offer>
-double Cut(const Offer& offer, double share, double left) {
-  double bytes = std::clamp(share, std::min(offer.least, left), left);
-  if (left - bytes < offer.least / 2) bytes = left;
-  return std::min(bytes / std::max(1.0, std::ceil(bytes / offer.most)), offer.most);
-}
-
 }  // namespace
 
 PathScheduler::PathScheduler(const SchedulerOptions& options) : options_(options) {
@@ -85,6 +44,7 @@ PathIndex PathScheduler::AddPath() {
   MC_CHECK(paths_.size() < kMaxPaths, "%zu paths", paths_.size());
   const auto path = static_cast<PathIndex>(paths_.size());
   paths_.emplace_back();
+  offers_.reserve(paths_.size());
   paths_.back().backoff_s = options_.probe_s;
   paths_.back().probed_s = -kInfinity;
   up_ |= Bit(path);
@@ -126,36 +86,17 @@ std::optional<PathScheduler::Choice> PathScheduler::Pick(BatchIndex batch, const
 }
 
 std::optional<PathScheduler::Choice> PathScheduler::Choose(const Batch& batch, const Want& want,
-                                                           double now) const {
+                                                           double now) {
   const PathMask paths = Allowed(batch, up_ & want.open, now);
   if (paths == 0) return std::nullopt;
-  const auto left = static_cast<double>(want.left_bytes);
   if (const auto path = Forgotten(paths & want.near, now)) {
     return Choice{*path, std::min({want.left_bytes, options_.slice_bytes, kTrialSlice})};
   }
 
-  std::array<Offer, kMaxPaths> room;
-  const auto offers = MakeOffers(room, paths, batch, want.near, now);
-  const Offer* soonest = nullptr;  // of all
-  const Offer* chosen = nullptr;   // of those with room
-  const auto is_sooner = [&](const Offer& offer, const Offer* than) {
-    return than == nullptr || EndS(offer, kLeastSlice) < EndS(*than, kLeastSlice);
-  };
-  for (const Offer& offer : offers) {
-    if (is_sooner(offer, soonest)) soonest = &offer;
-    if (offer.has_room && is_sooner(offer, chosen)) chosen = &offer;
-  }
-  if (batch.in_flight_slices == 0) chosen = soonest;
-  if (chosen == nullptr) return std::nullopt;
-
-  const double bytes = Cut(*chosen, Share(*chosen, BestEndS(offers, left)), left);
-  if (chosen != soonest) {  // near the end the others may have done all before this path is done
-    const double end_s = EndS(*chosen, bytes);
-    double others = 0;
-    for (const Offer& offer : offers) others += &offer == chosen ? 0 : Share(offer, end_s);
-    if (others >= left) return std::nullopt;
-  }
-  return Choice{chosen->path, static_cast<uint64_t>(std::ceil(bytes))};
+  MakeOffers(paths, batch, want.near, now);
+  const auto taken = TakeOffer(offers_, want.left_bytes, batch.in_flight_slices == 0);
+  if (!taken) return std::nullopt;
+  return Choice{taken->path, taken->bytes};
 }
 
 // A background batch leaves paths alone that foreground ones use or wait for. But once it got
@@ -184,31 +125,28 @@ std::optional<PathIndex> PathScheduler::Forgotten(PathMask paths, double now) co
   return forgotten;
 }
 
-std::span<PathScheduler::Offer> PathScheduler::MakeOffers(std::span<Offer> offers, PathMask paths,
-                                                          const Batch& batch, PathMask near,
-                                                          double now) const {
+void PathScheduler::MakeOffers(PathMask paths, const Batch& batch, PathMask near, double now) {
   const double guess = MeanRate(paths);
   const bool is_only = std::has_single_bit(paths);
-  size_t count = 0;
+  offers_.clear();
   ForEach(paths, [&](PathIndex i) {
     const Path& path = paths_[i];
-    Offer& offer = offers[count++];
-    const double rate = RateNow(path, now);
-    offer = {.path = i,
-             .rate = rate > 0 ? rate : guess,
-             .latency = path.report.latency_s,
-             .queued = Queued(path, rate, now)};
+    const double rate = path.meter.RateNow(path.load(), now);
+    PathOffer offer{.path = i,
+                    .rate = rate > 0 ? rate : guess,
+                    .latency_s = path.meter.latency_s(),
+                    .queued = path.meter.QueuedBytes(path.load(), rate, now)};
     Size(offer, batch, is_only);
     if ((near & Bit(i)) == 0) {
       offer.rate /= options_.far_factor;
-      offer.latency *= options_.far_factor;
+      offer.latency_s *= options_.far_factor;
     }
+    offers_.push_back(offer);
   });
-  return offers.first(count);
 }
 
 // How large a slice may be, and whether one more may be in flight.
-void PathScheduler::Size(Offer& offer, const Batch& batch, bool is_only) const {
+void PathScheduler::Size(PathOffer& offer, const Batch& batch, bool is_only) const {
   const auto largest = static_cast<double>(options_.slice_bytes);
   const auto least = std::min<double>(largest, kLeastSlice);
   if (!paths_[offer.path].is_trusted) {
@@ -221,27 +159,9 @@ void PathScheduler::Size(Offer& offer, const Batch& batch, bool is_only) const {
   offer.most = std::clamp(offer.rate * kSliceS * part, least, largest);
   offer.least = std::clamp(offer.rate * kWorthS, least, offer.most);
   // Twice the latency: a window that just covers it holds a rate low that was measured too low.
-  const double window = offer.rate * (kWindowS * part + 2 * offer.latency);
+  const double window = offer.rate * (kWindowS * part + 2 * offer.latency_s);
   offer.has_room = offer.queued <= std::max(window, offer.most) &&
                    paths_[offer.path].report.in_flight_slices < kMostInFlight;
-}
-
-// Less than what was measured once what is in flight should have been done long ago.
-double PathScheduler::RateNow(const Path& path, double now) const {
-  const double rate = path.report.rate_bytes_per_s;
-  const double silent_s = now - path.mark_s - path.report.latency_s;
-  if (rate <= 0 || path.report.in_flight_bytes == 0 || silent_s <= 0) return rate;
-  return std::min(rate, static_cast<double>(path.report.in_flight_bytes) / silent_s);
-}
-
-// Bytes in flight, less what should have moved of the oldest slice since the last answer.
-double PathScheduler::Queued(const Path& path, double rate, double now) const {
-  const PathReport& report = path.report;
-  if (report.in_flight_slices == 0) return 0;
-  const auto bytes = static_cast<double>(report.in_flight_bytes);
-  const double busy_s = now - path.mark_s - (path.is_first ? report.latency_s : 0);
-  return bytes -
-         std::clamp(rate * busy_s, 0.0, bytes / static_cast<double>(report.in_flight_slices));
 }
 
 double PathScheduler::MeanRate(PathMask paths) const {
@@ -265,8 +185,7 @@ PathScheduler::Slice PathScheduler::Start(BatchIndex batch, PathIndex path, uint
   const bool was_idle = on.report.in_flight_slices == 0;
   if (was_idle) {
     on.progress_s = now;
-    on.mark_s = now;
-    on.is_first = true;
+    on.meter.BecomeBusy(now);
   }
   on.used_s = now;
   on.report.in_flight_bytes += bytes;
@@ -288,7 +207,8 @@ void PathScheduler::Completed(const Slice& slice, double now) {
   if (MustMove(slice)) return;  // says nothing about the path as it is now
   path.is_trusted = true;
   path.backoff_s = options_.probe_s;
-  Measure(path, slice, now);
+  path.meter.Answered(slice.bytes, now - slice.start_s, slice.was_idle, 2 * LeastLatencyS(), now);
+  path.ReportMeter();
 }
 
 void PathScheduler::Returned(const Slice& slice) {
@@ -308,56 +228,12 @@ void PathScheduler::Remove(const Slice& slice) {
   path.foreground_slices -= batch.priority == Priority::kForeground;
 }
 
-// The time between answers while work is in flight, with the bytes answered, gives the rate; the
-// time to the first answer of a busy period counts less the latency. A quarter of it counts at
-// least, for a latency that was measured too large must not make a path look fast.
-void PathScheduler::Measure(Path& path, const Slice& slice, double now) {
-  PathReport& report = path.report;
-  const double elapsed_s = std::max(now - slice.start_s, 1e-9);
-  if (slice.was_idle) MeasureLatency(report, slice.bytes, elapsed_s);
-  double busy_s = std::max(now - path.mark_s, 0.0);
-  if (path.is_first) busy_s = std::max(busy_s - report.latency_s, busy_s / 4);
-  path.is_first = false;
-  path.mark_s = now;
-  path.busy_s += busy_s;
-  path.busy_bytes += slice.bytes;
-  if (path.busy_s >= std::min(kSampleS, path.measured_s)) Fold(path);
-  // Alone on the path: it is at least so fast. Samples of a path that is hardly used are rare.
-  if (slice.was_idle) {
-    report.rate_bytes_per_s = std::max(report.rate_bytes_per_s, slice.bytes / elapsed_s);
-  }
-}
-
 double PathScheduler::LeastLatencyS() const {
   double least_s = kInfinity;
   for (const Path& path : paths_) {
     if (path.report.rate_bytes_per_s > 0) least_s = std::min(least_s, path.report.latency_s);
   }
   return least_s;
-}
-
-// Of a slice that started on an idle path. When all of the time is what the bytes should have
-// taken at that rate, then the rate may be too low, and the slice says nothing about the latency.
-void PathScheduler::MeasureLatency(PathReport& report, uint64_t bytes, double elapsed_s) {
-  if (report.rate_bytes_per_s <= 0) {
-    report.latency_s = std::min(elapsed_s / 2, 2 * LeastLatencyS());
-    return;
-  }
-  const double rest_s = elapsed_s - static_cast<double>(bytes) / report.rate_bytes_per_s;
-  if (rest_s < elapsed_s / 16) return;
-  const double latency_s = std::min(rest_s, elapsed_s / 2);
-  const double weight = latency_s < report.latency_s ? 0.5 : 0.1;
-  report.latency_s += weight * (latency_s - report.latency_s);
-}
-
-void PathScheduler::Fold(Path& path) {
-  if (path.busy_s <= 0) return;
-  const double sample = static_cast<double>(path.busy_bytes) / path.busy_s;
-  const double weight = path.busy_s / (path.busy_s + std::min(path.measured_s, kMemoryS));
-  path.report.rate_bytes_per_s += weight * (sample - path.report.rate_bytes_per_s);
-  path.measured_s += path.busy_s;
-  path.busy_s = 0;
-  path.busy_bytes = 0;
 }
 
 // --- paths that fail ---
@@ -384,7 +260,7 @@ double PathScheduler::StallS(const Path& path) const {
     answer_s = std::max(answer_s, kTrickle * expected_s);
   }
   return std::min(std::max(path.progress_s, revived_s_) + options_.stall_s,
-                  std::max(path.mark_s, revived_s_) + answer_s);
+                  std::max(path.meter.answer_s(), revived_s_) + answer_s);
 }
 
 // Something moved; when nothing had for long, then the peer was away, not a path.
@@ -405,16 +281,14 @@ PathMask PathScheduler::Stalled(double now) {
 void PathScheduler::Quarantine(PathIndex index, double now) {
   Path& path = paths_[index];
   if (path.report.state != PathState::kUp) return;
-  path.report.rate_bytes_per_s = RateNow(path, now);
+  path.meter.GiveUp(path.load(), now);
+  path.ReportMeter();
   path.report.state = PathState::kQuarantined;
   ++path.report.quarantines;
   up_ &= ~Bit(index);
   path.probe_due_s = now + path.backoff_s;
   path.backoff_s = std::min(2 * path.backoff_s, options_.probe_max_s);
   path.is_trusted = false;
-  path.busy_s = 0;
-  path.busy_bytes = 0;
-  path.measured_s = 0;
 }
 
 // When no path is up nothing is gained by patience.

@@ -22,9 +22,10 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <vector>
 
+#include "transfer/path_meter.h"
+#include "transfer/path_offer.h"
 #include "transfer/types.h"
 
 namespace mooncake {
@@ -132,19 +133,20 @@ class PathScheduler {
  private:
   struct Path {
     PathReport report;
+    PathMeter meter;
     uint64_t foreground_slices = 0;  // in flight
     double progress_s = 0;           // when bytes last moved, or work began
     double used_s = 0;               // when a slice last started
     bool is_trusted = false;         // a slice was answered since it came up
-    // Measuring: bytes that were answered over the time that the path was busy.
-    double mark_s = 0;        // the last answer, or when the path became busy
-    bool is_first = false;    // no answer yet since it became busy
-    double busy_s = 0;        // not folded into the rate yet
-    uint64_t busy_bytes = 0;  // answered in busy_s
-    double measured_s = 0;    // behind the rate
-    double backoff_s = 0;     // from the next quarantine or bad probe to a probe
+    double backoff_s = 0;            // from the next quarantine or bad probe to a probe
     double probe_due_s = 0;
     double probed_s = 0;  // when the last probe ended
+
+    PathMeter::Load load() const { return {report.in_flight_bytes, report.in_flight_slices}; }
+    void ReportMeter() {
+      report.rate_bytes_per_s = meter.rate_bytes_per_s();
+      report.latency_s = meter.latency_s();
+    }
   };
   struct Batch {
     Priority priority = Priority::kForeground;
@@ -153,32 +155,16 @@ class PathScheduler {
     uint64_t in_flight_slices = 0;
     double fed_s = 0;  // when it began or last started a slice
   };
-  // A path as one batch sees it.
-  struct Offer {
-    PathIndex path = 0;
-    double rate = 0;  // far paths: divided by the factor
-    double latency = 0;
-    double queued = 0;  // bytes to be done before
-    double least = 0;   // bytes worth a slice
-    double most = 0;    // bytes that one slice may have
-    bool has_room = false;
-  };
 
-  std::optional<Choice> Choose(const Batch& batch, const Want& want, double now) const;
+  std::optional<Choice> Choose(const Batch& batch, const Want& want, double now);
   PathMask Allowed(const Batch& batch, PathMask paths, double now) const;
   std::optional<PathIndex> Forgotten(PathMask paths, double now) const;
-  std::span<Offer> MakeOffers(std::span<Offer> offers, PathMask paths, const Batch& batch,
-                              PathMask near, double now) const;
-  void Size(Offer& offer, const Batch& batch, bool is_only) const;
-  double RateNow(const Path& path, double now) const;
-  double Queued(const Path& path, double rate, double now) const;
+  void MakeOffers(PathMask paths, const Batch& batch, PathMask near, double now);
+  void Size(PathOffer& offer, const Batch& batch, bool is_only) const;
   double MeanRate(PathMask paths) const;
   void SetWaits(Batch& batch, bool waits);
   void Remove(const Slice& slice);
-  void Measure(Path& path, const Slice& slice, double now);
   double LeastLatencyS() const;
-  void MeasureLatency(PathReport& report, uint64_t bytes, double elapsed_s);
-  static void Fold(Path& path);
   void Quarantine(PathIndex path, double now);
   double ProbeDueS(const Path& path) const;
   double StallS(const Path& path) const;
@@ -187,7 +173,8 @@ class PathScheduler {
   const SchedulerOptions options_;
   std::vector<Path> paths_;
   std::vector<Batch> batches_;
-  std::vector<BatchIndex> free_;  // of batches_
+  std::vector<BatchIndex> free_;   // of batches_
+  std::vector<PathOffer> offers_;  // of the last Pick; kept for its space
   PathMask up_ = 0;
   uint64_t waiting_foreground_ = 0;  // batches
   double moved_s_ = 0;               // when a byte last moved on any path
