@@ -65,7 +65,10 @@ Result<std::shared_ptr<Process>> Process::Behind(const Fd& socket, uint64_t star
 
 Status Process::CheckAlive() const {
   pollfd ends[2] = {{pidfd_.get(), POLLIN, 0}, {socket_.get(), POLLRDHUP, 0}};
-  if (poll(ends, 2, 0) == 0) return Status::Ok();
+  return poll(ends, 2, 0) == 0 ? Status::Ok() : Gone();
+}
+
+Status Process::Gone() const {
   return Status(Code::kPeerUnreachable, Name(pid_) + ", which lent the memory, is gone");
 }
 
@@ -84,6 +87,7 @@ Status Process::Move(Op op, std::span<iovec> local, std::span<iovec> remote,
       continue;
     }
     if (error == EINTR) continue;
+    if (error == ESRCH) return Gone();  // it is dying: its memory goes before its pidfd tells
     if (count == 0 || error == EFAULT) {
       return Status(Code::kNotFound, Name(pid_) + " has lent memory that is not there any more");
     }

@@ -40,6 +40,7 @@ class Process {
   Process(pid_t pid, Fd pidfd, const Fd& socket)
       : pid_(pid), pidfd_(std::move(pidfd)), socket_(socket) {}
   Status CheckAlive() const;
+  Status Gone() const;
 
   const pid_t pid_;
   const Fd pidfd_;
