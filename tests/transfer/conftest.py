@@ -8,7 +8,7 @@ from mooncake_core.config.tables import TransferConfig
 from mooncake_core.transfer import TransferEngine
 from tests.transfer.peer import Peer
 
-SAME_HOST = {"shm": "shm", "tcp": "network"}
+SAME_HOST = {"shm": "shm", "lent": "shm", "tcp": "network"}
 
 
 @pytest.fixture(params=["shm", "tcp"])

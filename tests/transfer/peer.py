@@ -47,6 +47,11 @@ class Driven:
         self.segments[segment.id] = segment
         return segment.id
 
+    def lend(self, content: bytes, name: str, read_only: bool) -> int:
+        segment = self.engine.lend(bytearray(content), name=name, read_only=read_only)
+        self.segments[segment.id] = segment
+        return segment.id
+
     def close_segment(self, segment_id: int) -> None:
         self.segments.pop(segment_id).close()
 

@@ -20,6 +20,12 @@ LIMIT_S = 0.5
 OPS = ("read", "write")
 
 
+@pytest.fixture(params=["shm", "lent", "tcp"])
+def transport(request: pytest.FixtureRequest) -> str:
+    """lent: by process_vm_readv and process_vm_writev."""
+    return str(request.param)
+
+
 class Work:
     """One batch after another on a thread of its own, until one fails."""
 
@@ -54,15 +60,27 @@ class Work:
         return self.error
 
 
-def opened(engine: TransferEngine, peer: Peer, size: int = SIZE) -> RemoteSegment:
-    return engine.open_segment(peer.call("endpoint"), peer.call("create", size))
+@pytest.fixture
+def opened(engine: TransferEngine, transport: str) -> Callable[..., RemoteSegment]:
+    """Open new memory of a peer."""
+
+    def open_it(peer: Peer, size: int = SIZE) -> RemoteSegment:
+        if transport == "lent":
+            segment_id = peer.call("lend", bytes(size), "", False)
+        else:
+            segment_id = peer.call("create", size)
+        remote = engine.open_segment(peer.call("endpoint"), segment_id)
+        assert remote.transport == ("tcp" if transport == "tcp" else "shm")
+        return remote
+
+    return open_it
 
 
 def assert_every_byte_moves(engine: TransferEngine, peer: Peer) -> None:
     """Both ways, to a segment that the peer makes now."""
     size = 2 * MIB + 5
     content, target = random.Random(1).randbytes(size), bytearray(size)
-    remote = opened(engine, peer, size)
+    remote = engine.open_segment(peer.call("endpoint"), peer.call("create", size))
     with engine.register(content) as source, engine.register(target) as sink:
         remote.write(numbers(source.address), numbers(0), numbers(size))
         remote.read(numbers(sink.address), numbers(0), numbers(size))
@@ -71,11 +89,14 @@ def assert_every_byte_moves(engine: TransferEngine, peer: Peer) -> None:
 
 @pytest.mark.parametrize("op", OPS)
 def test_a_peer_that_is_killed_while_bytes_move(
-    engine: TransferEngine, start_peer: Callable[..., Peer], op: str
+    engine: TransferEngine,
+    opened: Callable[..., RemoteSegment],
+    start_peer: Callable[..., Peer],
+    op: str,
 ) -> None:
     peer = start_peer()
     endpoint = peer.call("endpoint")
-    work = Work(engine, opened(engine, peer), op)
+    work = Work(engine, opened(peer), op)
     killed_s = time.monotonic()
     peer.kill()
     error = work.join()
@@ -88,11 +109,14 @@ def test_a_peer_that_is_killed_while_bytes_move(
 
 @pytest.mark.parametrize("op", OPS)
 def test_a_peer_that_is_killed_between_two_transfers(
-    engine: TransferEngine, start_peer: Callable[..., Peer], op: str
+    engine: TransferEngine,
+    opened: Callable[..., RemoteSegment],
+    start_peer: Callable[..., Peer],
+    op: str,
 ) -> None:
     peer = start_peer()
     endpoint = peer.call("endpoint")
-    remote = opened(engine, peer, 4096)
+    remote = opened(peer, 4096)
     with engine.register(bytearray(b"ours" * 1024)) as buffer:
         batch = numbers(buffer.address), numbers(0), numbers(4096)
         move = remote.read if op == "read" else remote.write
@@ -156,12 +180,16 @@ def test_a_stopped_peer_does_not_open_and_does_when_it_goes_on(
 
 @pytest.mark.parametrize("op", OPS)
 def test_a_peer_that_is_stopped_while_bytes_move(
-    engine: TransferEngine, peer: Peer, transport: str, op: str
+    engine: TransferEngine,
+    opened: Callable[..., RemoteSegment],
+    peer: Peer,
+    transport: str,
+    op: str,
 ) -> None:
     """Mapped memory needs nobody on the other side; over the network the deadline ends it."""
-    work = Work(engine, opened(engine, peer), op, limit_s=1.0)
+    work = Work(engine, opened(peer), op, limit_s=1.0)
     with peer.stopped():
-        if transport == "shm":
+        if transport != "tcp":
             count = work.count
             wait_until(lambda: work.count > count + 2)
         else:
@@ -180,11 +208,14 @@ def test_a_peer_that_is_stopped_while_bytes_move(
 
 @pytest.mark.parametrize("op", OPS)
 def test_a_peer_that_is_stopped_and_then_killed_is_reported_at_once(
-    engine: TransferEngine, start_peer: Callable[..., Peer], op: str
+    engine: TransferEngine,
+    opened: Callable[..., RemoteSegment],
+    start_peer: Callable[..., Peer],
+    op: str,
 ) -> None:
     peer = start_peer()
     endpoint = peer.call("endpoint")
-    work = Work(engine, opened(engine, peer), op)
+    work = Work(engine, opened(peer), op)
     with peer.stopped():
         killed_s = time.monotonic()
         peer.kill()
