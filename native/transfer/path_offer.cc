@@ -46,13 +46,14 @@ std::optional<OfferTaken> TakeOffer(std::span<const PathOffer> offers, uint64_t 
   for (const PathOffer& offer : offers) {
     const double end_s = offer.EndS(kGlance);
     if (end_s < soonest_s) soonest = &offer, soonest_s = end_s;
-    if (offer.has_room && end_s < taken_s) taken = &offer, taken_s = end_s;
+    const bool can_take = offer.is_open && (is_first || offer.has_room);
+    if (can_take && end_s < taken_s) taken = &offer, taken_s = end_s;
   }
-  if (is_first) taken = soonest;
   if (taken == nullptr) return std::nullopt;
 
   const double bytes = Cut(*taken, taken->Share(BestEndS(offers, left)), left);
-  if (taken != soonest) {  // near the end the others may have done all before this path is done
+  if (taken != soonest &&
+      !is_first) {  // near the end the others may have done all before this path is done
     const double end_s = taken->EndS(bytes);
     double others = 0;
     for (const PathOffer& offer : offers) others += &offer == taken ? 0 : offer.Share(end_s);

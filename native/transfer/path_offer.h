@@ -15,10 +15,11 @@ struct PathOffer {
   uint32_t path = 0;
   double rate = 0;  // bytes/s, > 0
   double latency_s = 0;
-  double queued = 0;  // bytes to be done before
-  double least = 0;   // bytes worth a slice
-  double most = 0;    // bytes that one slice may have; >= least
-  bool has_room = false;
+  double queued = 0;      // bytes to be done before
+  double least = 0;       // bytes worth a slice
+  double most = 0;        // bytes that one slice may have; >= least
+  bool is_open = true;    // the batch can send on it now
+  bool has_room = false;  // for one more slice
 
   // When so many more bytes would be done.
   double EndS(double bytes) const { return latency_s + (queued + bytes) / rate; }
@@ -31,9 +32,9 @@ struct OfferTaken {
   uint64_t bytes = 0;
 };
 
-// The offer that the batch's next slice takes; nothing when it had better wait for room on a
-// better one. `is_first`: nothing of the batch is in flight, and the best is taken, room or not.
-// REQUIRES: there are offers; left > 0.
+// The offer that the batch's next slice takes; nothing when it had better wait for a better one.
+// `is_first`: nothing of the batch is in flight, and the best that is open is taken, room or not.
+// REQUIRES: left > 0.
 std::optional<OfferTaken> TakeOffer(std::span<const PathOffer> offers, uint64_t left,
                                     bool is_first);
 

@@ -87,13 +87,13 @@ std::optional<PathScheduler::Choice> PathScheduler::Pick(BatchIndex batch, const
 
 std::optional<PathScheduler::Choice> PathScheduler::Choose(const Batch& batch, const Want& want,
                                                            double now) {
-  const PathMask paths = Allowed(batch, up_ & want.open, now);
-  if (paths == 0) return std::nullopt;
-  if (const auto path = Forgotten(paths & want.near, now)) {
+  const PathMask paths = Allowed(batch, up_, now);
+  if ((paths & want.open) == 0) return std::nullopt;
+  if (const auto path = Forgotten(paths & want.near & want.open, now)) {
     return Choice{*path, std::min({want.left_bytes, options_.slice_bytes, kTrialSlice})};
   }
 
-  MakeOffers(paths, batch, want.near, now);
+  MakeOffers(paths, batch, want, now);
   const auto taken = TakeOffer(offers_, want.left_bytes, batch.in_flight_slices == 0);
   if (!taken) return std::nullopt;
   return Choice{taken->path, taken->bytes};
@@ -125,7 +125,7 @@ std::optional<PathIndex> PathScheduler::Forgotten(PathMask paths, double now) co
   return forgotten;
 }
 
-void PathScheduler::MakeOffers(PathMask paths, const Batch& batch, PathMask near, double now) {
+void PathScheduler::MakeOffers(PathMask paths, const Batch& batch, const Want& want, double now) {
   const double guess = MeanRate(paths);
   const bool is_only = std::has_single_bit(paths);
   offers_.clear();
@@ -135,9 +135,10 @@ void PathScheduler::MakeOffers(PathMask paths, const Batch& batch, PathMask near
     PathOffer offer{.path = i,
                     .rate = rate > 0 ? rate : guess,
                     .latency_s = path.meter.latency_s(),
-                    .queued = path.meter.QueuedBytes(path.load(), rate, now)};
+                    .queued = path.meter.QueuedBytes(path.load(), rate, now),
+                    .is_open = (want.open & Bit(i)) != 0};
     Size(offer, batch, is_only);
-    if ((near & Bit(i)) == 0) {
+    if ((want.near & Bit(i)) == 0) {
       offer.rate /= options_.far_factor;
       offer.latency_s *= options_.far_factor;
     }

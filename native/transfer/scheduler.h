@@ -71,7 +71,7 @@ class PathScheduler {
   struct Want {
     uint64_t left_bytes = 0;    // in no slice yet; > 0
     PathMask near = kAllPaths;  // paths near its memory
-    PathMask open = kAllPaths;  // paths it can use at all
+    PathMask open = kAllPaths;  // paths that it can send on now; it may wait for a better one
   };
   struct Choice {
     PathIndex path = 0;
@@ -159,7 +159,7 @@ class PathScheduler {
   std::optional<Choice> Choose(const Batch& batch, const Want& want, double now);
   PathMask Allowed(const Batch& batch, PathMask paths, double now) const;
   std::optional<PathIndex> Forgotten(PathMask paths, double now) const;
-  void MakeOffers(PathMask paths, const Batch& batch, PathMask near, double now);
+  void MakeOffers(PathMask paths, const Batch& batch, const Want& want, double now);
   void Size(PathOffer& offer, const Batch& batch, bool is_only) const;
   double MeanRate(PathMask paths) const;
   void SetWaits(Batch& batch, bool waits);

@@ -233,8 +233,20 @@ def test_any_slice_size_works(slice_bytes: int) -> None:
     assert max(size for _, size in batch.landed) <= slice_bytes
 
 
-def test_a_path_is_used_only_where_it_is_open() -> None:
-    world = World([LINK] * 3)
-    index = world.scheduler.begin(is_background=False, now=0.0)
-    assert world.scheduler.pick(index, MIB, open=0b100, now=0.0) == (2, 256 << 10)
-    assert world.scheduler.pick(index, MIB, open=0, now=0.0) is None
+def test_a_batch_gets_only_paths_that_it_can_send_on_or_waits_for_better_ones() -> None:
+    world = World([LINK] * 3 + [LINK / 100])
+    world.run(world.submit(64 * MIB))
+    index = world.scheduler.begin(is_background=False, now=world.now)
+
+    def pick(left: int, is_open: int) -> int | None:
+        choice = world.scheduler.pick(index, left, open=is_open, now=world.now)
+        return None if choice is None else choice[0]
+
+    assert pick(MIB, 0b0100) == 2
+    assert pick(MIB, 0b1000) == 3  # nothing is in flight yet
+    assert pick(MIB, 0) is None
+    sent = world.scheduler.start(index, 2, MIB, world.now)
+    assert pick(MIB, 0b1000) is None
+    assert pick(1 << 30, 0b1000) == 3
+    world.scheduler.completed(sent, world.now + 0.017)
+    world.scheduler.end(index)
