@@ -61,8 +61,8 @@ class Driven:
     def fill(self, segment_id: int, content: bytes) -> None:
         self.segments[segment_id].buffer[: len(content)] = content
 
-    def open(self, endpoint: str, segment_id: int, local: bytes) -> str:
-        self.remote = self.engine.open_segment(endpoint, segment_id)
+    def open(self, endpoint: str, segment: int | str, local: bytes) -> str:
+        self.remote = self.engine.open_segment(endpoint, segment)
         if self.buffer is None:
             self.local = bytearray(local)
             self.buffer = self.engine.register(self.local)
@@ -71,6 +71,11 @@ class Driven:
     def write(self, offset: int = 0) -> None:
         assert self.remote is not None and self.buffer is not None
         self.remote.write(numbers(self.buffer.address), numbers(offset), numbers(len(self.local)))
+
+    def read(self, offset: int = 0) -> bytes:
+        assert self.remote is not None and self.buffer is not None
+        self.remote.read(numbers(self.buffer.address), numbers(offset), numbers(len(self.local)))
+        return bytes(self.local)
 
     def write_until_refused(self) -> str:
         while True:

@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <vector>
 
@@ -25,6 +26,10 @@ Result<std::shared_ptr<ShmTransport>> ShmTransport::Connect(const std::string& n
                                                             Deadline deadline) {
   auto socket = ConnectUnix(name);
   if (!socket.ok()) return socket.status();
+  const auto owner = PeerCredentials(socket.value());
+  if (owner.ok() && owner.value().uid != geteuid()) {
+    return Status(Code::kUnavailable, "the peer's process is another user's");
+  }
   std::shared_ptr<ShmTransport> transport(
       new ShmTransport(std::move(socket).value(), std::move(loop)));
   const auto watch = [&] { transport->loop_->Watch(transport->socket_, EPOLLIN, transport); };
