@@ -110,10 +110,16 @@ class OnCopy {
 
 Deadline Soon() { return Deadline::After(20); }
 
+// Repeats after a prime number of bytes, so that bytes at other offsets differ.
 Bytes Random(uint64_t size, uint32_t seed) {
+  constexpr uint64_t kPeriod = 65'521;
   Bytes bytes(size);
-  for (uint8_t& byte : bytes)
-    byte = static_cast<uint8_t>((seed = seed * 1664525 + 1013904223) >> 24);
+  for (uint64_t i = 0; i < std::min(size, kPeriod); ++i) {
+    bytes[i] = static_cast<uint8_t>((seed = seed * 1664525 + 1013904223) >> 24);
+  }
+  for (uint64_t done = kPeriod; done < size; done += kPeriod) {
+    std::copy_n(bytes.begin(), std::min(kPeriod, size - done), bytes.begin() + done);
+  }
   return bytes;
 }
 
