@@ -7,12 +7,15 @@ namespace {
 
 constexpr double kSampleS = 0.005;  // shorter ones are mostly jitter
 constexpr double kMemoryS = 0.020;  // how long the past weighs in a rate
+constexpr double kSteadyS = 0.003;  // a rate that was kept up for so long is no burst
 
 }  // namespace
 
 void PathMeter::BecomeBusy(double now) {
   answer_s_ = now;
   is_first_ = true;
+  run_s_ = now;
+  run_bytes_ = 0;
 }
 
 // The time to the first answer of a busy period counts less the latency. A quarter of it counts at
@@ -27,9 +30,18 @@ void PathMeter::Answered(uint64_t bytes, double elapsed_s, bool was_idle, double
   answer_s_ = now;
   busy_s_ += busy_s;
   busy_bytes_ += bytes;
+  run_bytes_ += bytes;
   if (busy_s_ >= std::min(kSampleS, measured_s_)) Fold();
-  // Alone on the path: it is at least so fast. Samples of a path that is hardly used are rare.
-  if (was_idle) rate_ = std::max(rate_, static_cast<double>(bytes) / elapsed_s);
+  if (was_idle) RaiseTo(static_cast<double>(bytes) / elapsed_s);
+  steady_ = now - run_s_ >= kSteadyS ? rate_ : std::min(steady_, rate_);
+}
+
+// A slice was alone on the path: it is at least so fast. Or that was a burst: what comes next
+// counts in full. Samples of a path that is hardly used are rare, so none is waited for.
+void PathMeter::RaiseTo(double rate) {
+  if (rate <= rate_) return;
+  if (rate > 1.25 * rate_) measured_s_ = 0;
+  rate_ = rate;
 }
 
 // Of a slice that started on an idle path. When all of the time is what the bytes should have
@@ -57,6 +69,7 @@ void PathMeter::Fold() {
 void PathMeter::GiveUp(const Load& load, double now) {
   rate_ = RateNow(load, now);
   measured_s_ = 0;
+  steady_ = 0;
   busy_s_ = 0;
   busy_bytes_ = 0;
 }

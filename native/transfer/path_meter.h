@@ -4,6 +4,7 @@
 // Pure. Thread safety: none; under the lock of its owner.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace mooncake {
@@ -35,9 +36,16 @@ class PathMeter {
   // Bytes in flight, less what should have moved of the oldest slice at `rate` since the last
   // answer.
   double QueuedBytes(const Load& load, double rate, double now) const;
+  // Bytes that the path may be trusted with at once, of `window_s` of work. A shaper lets the first
+  // bytes after a rest pass at the speed of the line: beyond what the path has kept up for a while
+  // it gets twice of what it has answered since the rest.
+  double ProvenBytes(double window_s) const {
+    return std::max(steady_ * window_s, 2.0 * static_cast<double>(run_bytes_));
+  }
 
  private:
   void MeasureLatency(uint64_t bytes, double elapsed_s, double latency_s);
+  void RaiseTo(double rate);
   void Fold();
 
   double rate_ = 0;
@@ -47,6 +55,9 @@ class PathMeter {
   bool is_first_ = false;    // no answer yet since the path became busy
   double busy_s_ = 0;        // not folded into the rate yet
   uint64_t busy_bytes_ = 0;  // answered in busy_s_
+  double run_s_ = 0;         // when the path became busy
+  uint64_t run_bytes_ = 0;   // answered since
+  double steady_ = 0;        // rate that was kept up
 };
 
 }  // namespace mooncake

@@ -156,11 +156,13 @@ void PathScheduler::Size(PathOffer& offer, const Batch& batch, bool is_only) con
     offer.has_room = offer.queued < (is_only ? 2 * offer.most : 1);
     return;
   }
+  const PathMeter& meter = paths_[offer.path].meter;
   const double part = batch.priority == Priority::kForeground ? 1.0 : 0.5;
-  offer.most = std::clamp(offer.rate * kSliceS * part, least, largest);
-  offer.least = std::clamp(offer.rate * kWorthS, least, offer.most);
   // Twice the latency: a window that just covers it holds a rate low that was measured too low.
-  const double window = offer.rate * (kWindowS * part + 2 * offer.latency_s);
+  const double window_s = kWindowS * part + 2 * offer.latency_s;
+  const double window = std::min(offer.rate * window_s, meter.ProvenBytes(window_s));
+  offer.most = std::clamp(std::min(offer.rate * kSliceS * part, window / 2), least, largest);
+  offer.least = std::clamp(offer.rate * kWorthS, least, offer.most);
   offer.has_room = offer.queued <= std::max(window, offer.most) &&
                    paths_[offer.path].report.in_flight_slices < kMostInFlight;
 }

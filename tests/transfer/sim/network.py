@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+LINE_RATE = 1.25e9
+
 
 class Events:
     """What happens when; `run` is the only thing that moves `now`."""
@@ -54,7 +56,9 @@ class Link:
     rate: float
     latency_s: float = 100e-6
     jitter_s: float = 0.0
+    burst: float = 0.0  # bytes that pass at `LINE_RATE` after a rest, as through a token bucket
     moved: float = 0.0  # bytes, ever
+    tokens: float = 0.0
     lanes: dict[int, deque[Flow]] = field(default_factory=dict)
     _since: float = 0.0
     _version: int = 0
@@ -86,17 +90,28 @@ class Link:
         """Move bytes up to now."""
         heads = [lane[0] for lane in self.lanes.values() if lane]
         elapsed, self._since = self.events.now - self._since, self.events.now
+        if self.rate == 0:
+            return
+        fast_s = min(elapsed, self._fast_s()) if heads else 0.0
+        moved = fast_s * LINE_RATE + (elapsed - fast_s) * self.rate
         for flow in heads:
-            part = min(flow.left, elapsed * self.rate / len(heads))
+            part = min(flow.left, moved / len(heads))
             flow.left -= part
             self.moved += part
+        left = self.tokens + elapsed * self.rate - (moved if heads else 0)
+        self.tokens = min(max(left, 0.0), self.burst)
+
+    def _fast_s(self) -> float:
+        """Return how long it goes on at the line's rate."""
+        return self.tokens / (LINE_RATE - self.rate) if self.rate < LINE_RATE else 0.0
 
     def _plan(self) -> None:
         self._version += 1
         version = self._version
         heads = [lane[0].left for lane in self.lanes.values() if lane]
         if heads and self.rate > 0:
-            due_s = min(heads) * len(heads) / self.rate
+            size, fast_s = min(heads) * len(heads), self._fast_s()
+            due_s = min(size / LINE_RATE, fast_s) + max(size - fast_s * LINE_RATE, 0) / self.rate
             self.events.after(due_s, lambda: self._land(version))
 
     def _land(self, version: int) -> None:

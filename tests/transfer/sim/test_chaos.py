@@ -27,6 +27,7 @@ def chaotic_world(slice_bytes: int, rng: random.Random) -> World:
     )
     for link in world.links:
         link.jitter_s = rng.choice([0.0, 1e-4, 2e-3])
+        link.burst = link.tokens = rng.choice([0.0, 1e5])
     return world
 
 

@@ -41,6 +41,19 @@ def test_a_slow_link_gets_its_share_and_no_more(rate: float, size: int) -> None:
     assert efficiency(World([LINK] * 3 + [rate]), size * MIB) >= 0.95
 
 
+@pytest.mark.parametrize("last", [LINK, LINK / 10])
+@pytest.mark.parametrize("burst", [64_000, 256_000])
+def test_a_burst_after_a_rest_does_not_make_a_link_look_fast(last: float, burst: float) -> None:
+    world = World([LINK] * 3 + [last])
+    for link in world.links:
+        link.burst = link.tokens = burst
+    for size in [64 * MIB, *([65_536] * 20), 64 * MIB]:
+        batch = world.submit(size)
+        world.run(batch)
+        world.events.run(until=world.now + 0.1)
+    assert batch.took_s <= 64 * MIB / (3 * LINK + last) * 1.05
+
+
 def test_a_fast_link_is_not_throttled() -> None:
     assert efficiency(World([5e9], latency_s=50e-6), 256 * MIB) >= 0.99
     assert efficiency(World([5e9] * 4, latency_s=50e-6), 256 * MIB) >= 0.95
