@@ -47,6 +47,8 @@ class Code(enum.Enum):
 
     kReadOnly = 18
 
+    kNotNotified = 19
+
 class Error(Exception):
     """What a native call reports: args are (Code, message, is_dirty)."""
 
@@ -126,8 +128,19 @@ class Transfer:
     def wait(self, timeout_s: float) -> bool:
         """True: the batch ended well. False: it has not ended yet."""
 
+    def cancel(self) -> None: ...
+
     def event_fd(self) -> int:
         """A descriptor that is readable once the batch has ended; owned by this."""
+
+class PreparedTransfer:
+    """A batch to be carried out many times."""
+
+    @property
+    def piece_count(self) -> int: ...
+
+    @property
+    def size_bytes(self) -> int: ...
 
 class Op(enum.Enum):
     """Which way bytes move."""
@@ -197,6 +210,9 @@ class Engine:
     def peer_id(self) -> int: ...
 
     @property
+    def engine_id(self) -> int: ...
+
+    @property
     def host_id(self) -> str: ...
 
     def create_segment(self, size_bytes: int, name: str) -> Segment: ...
@@ -208,14 +224,27 @@ class Engine:
         """True: the memory is free. False: peers can reach it still."""
 
     @overload
-    def open_segment(self, endpoint: str, segment_id: int, timeout_s: float) -> RemoteSegment: ...
+    def open_segment(self, endpoint: str, segment_id: int, timeout_s: float, engine_id: int) -> RemoteSegment: ...
 
     @overload
-    def open_segment(self, endpoint: str, name: str, timeout_s: float) -> RemoteSegment: ...
+    def open_segment(self, endpoint: str, name: str, timeout_s: float, engine_id: int) -> RemoteSegment: ...
 
-    def execute(self, op: Op, remote: RemoteSegment, addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], timeout_s: float) -> None: ...
+    def execute(self, op: Op, remote: RemoteSegment, addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], timeout_s: float, is_background: bool, notify: bytes | None) -> None: ...
 
-    def submit(self, op: Op, remote: RemoteSegment, addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], timeout_s: float) -> Transfer: ...
+    def submit(self, op: Op, remote: RemoteSegment, addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], timeout_s: float, is_background: bool, notify: bytes | None) -> Transfer: ...
+
+    def prepare(self, op: Op, remote: RemoteSegment, addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> PreparedTransfer: ...
+
+    def execute_prepared(self, prepared: PreparedTransfer, timeout_s: float, is_background: bool, notify: bytes | None) -> None: ...
+
+    def submit_prepared(self, prepared: PreparedTransfer, timeout_s: float, is_background: bool, notify: bytes | None) -> Transfer: ...
+
+    def take_notifications(self, limit: int) -> list[tuple[int, bytes]]: ...
+
+    def notification_fd(self) -> int:
+        """
+        A descriptor that is readable while there are notifications; owned by this.
+        """
 
     def statistics(self) -> list[PathStatistics]: ...
 

@@ -14,6 +14,7 @@ MooncakeError                what the world did wrong
 │   ├── PeerUnreachable      no connection, or it died
 │   ├── BufferNotRegistered  an address outside every registered buffer
 │   ├── ReadOnly             memory that its owner lends for reading only
+│   ├── NotNotified          every byte has landed, but the peer took no notification
 │   ├── ChecksumMismatch     the bytes that arrived are not the bytes that were sent
 │   └── Fenced               the owner revoked this process's writes
 └── StoreError               the store could not do it
@@ -109,6 +110,12 @@ class ReadOnly(TransferError):
     """A write to memory that its owner lends for reading only; nothing was written."""
 
     scope = "request"
+
+
+class NotNotified(TransferError):
+    """Every byte has landed, but the peer's queue of notifications is full: only that failed."""
+
+    retryable = True
 
 
 class ChecksumMismatch(TransferError):

@@ -38,6 +38,7 @@ ERROR_OF_CODE: dict[_native.Code, type[Exception]] = {
     Code.kWrongPeer: errors.WrongPeer,
     Code.kCancelled: errors.TransferCancelled,
     Code.kReadOnly: errors.ReadOnly,
+    Code.kNotNotified: errors.NotNotified,
 }
 """Every code but kOk. Codes that are answers to their callers stand here too."""
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from mooncake_core.config.tables import TransferConfig
+from mooncake_core.config.tables import TransferConfig, refuse_wildcard
 from mooncake_core.errors import ConfigError
 from mooncake_core.native import Code, _native, native_errors
 from mooncake_core.transfer.choice import Choice, choose
 from mooncake_core.transfer.memory import Buffer, Segment, lend
+from mooncake_core.transfer.notifications import Notification
 from mooncake_core.transfer.remote import RemoteSegment
 from mooncake_core.transfer.statistics import PathStatistics, path_statistics
+from mooncake_core.transfer.waiting import readable
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,11 @@ class TransferEngine:
     def peer_id(self) -> int:
         """Random, 64 bits, never 0; what owners of memory know this process by. See rotate()."""
         return self._native.peer_id
+
+    @property
+    def engine_id(self) -> int:
+        """Random, never 0, the same for as long as this engine lives; see open_segment."""
+        return self._native.engine_id
 
     @property
     def host_id(self) -> str:
@@ -105,23 +112,55 @@ class TransferEngine:
         return Buffer.of_address(self._native, address, size_bytes, owner)
 
     def open_segment(
-        self, endpoint: str, segment: int | str, *, timeout_s: float | None = None
+        self,
+        endpoint: str,
+        segment: int | str,
+        *,
+        engine_id: int = 0,
+        timeout_s: float | None = None,
     ) -> RemoteSegment:
         """Open a peer's segment, by id or name. Blocks, without the GIL. Cheap when it is open.
 
+        Args:
+            endpoint: where the peer listens.
+            segment: which one of its segments: its id, or its name.
+            engine_id: which engine it has to be; 0: whoever listens there.
+            timeout_s: default: the engine's.
+
         Raises:
+            ValueError: the endpoint names no host and port.
+            WrongPeer: another engine than `engine_id` listens there.
             TransferError: the peer has no such segment.
             Fenced: the peer has revoked this process; rotate(), then open again.
             PeerUnreachable, TransferTimeout, WireError: there is no engine of ours there.
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
+        refuse_wildcard("endpoint", endpoint)
         with native_errors:
-            remote = self._native.open_segment(endpoint, segment, limit_s)
+            remote = self._native.open_segment(endpoint, segment, limit_s, engine_id)
         return RemoteSegment(self._native, remote, self._timeout_s)
 
     def statistics(self) -> tuple[PathStatistics, ...]:
         """Return what each path to each peer has done so far."""
         return tuple(map(path_statistics, self._native.statistics()))
+
+    def notifications(self, limit: int = 1000) -> list[Notification]:
+        """Take what peers gave with their batches, the oldest first. Does not block.
+
+        Up to 4,096 wait here; while there are so many, peers get NotNotified.
+
+        Raises:
+            TransferError: the engine is closed, and none is left.
+        """
+        with native_errors:
+            taken = self._native.take_notifications(limit)
+        return [Notification(peer_id, data) for peer_id, data in taken]
+
+    async def next_notification(self) -> Notification:
+        """Wait in asyncio for the next notification and take it; see notifications."""
+        while not (taken := self.notifications(1)):
+            await readable(self._native.notification_fd())
+        return taken[0]
 
     def fence(self, peer_id: int, *, timeout_s: float) -> bool:
         """Bar a peer id for ever; return whether it can write nothing of this engine any more.

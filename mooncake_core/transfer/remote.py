@@ -1,45 +1,15 @@
-"""Memory of peers, and batches on their way to it."""
+"""Memory of peers."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-from collections.abc import Generator
 from typing import Literal
 
 from mooncake_core.native import _native, native_errors
 from mooncake_core.transfer.numbers import Numbers
+from mooncake_core.transfer.submitted import PreparedTransfer, Priority, Transfer, is_background
 
-_FOREVER_S = 1e9
-
-
-class Transfer:
-    """A submitted batch. Thread-safe. `await` it, or call wait()."""
-
-    def __init__(self, transfer: _native.Transfer) -> None:
-        self._transfer = transfer
-
-    def done(self) -> bool:
-        """Return whether it has ended, well or not. Does not block."""
-        return self._transfer.done()
-
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Block until it has ended: True, or `timeout_s` has passed: False, and it goes on.
-
-        Raises:
-            TransferError: it ended badly; RemoteSegment.read says how.
-        """
-        with native_errors:
-            return self._transfer.wait(_FOREVER_S if timeout_s is None else timeout_s)
-
-    def __await__(self) -> Generator[object, None, None]:
-        """Wait in asyncio, for any number of tasks. Raises what wait() raises."""
-        return self._ended().__await__()
-
-    async def _ended(self) -> None:
-        if not self.done():
-            await _readable(self._transfer)
-        self.wait(0)
+_READ = _native.Op.kRead
+_WRITE = _native.Op.kWrite
 
 
 class RemoteSegment:
@@ -70,20 +40,43 @@ class RemoteSegment:
         lengths: Numbers,
         *,
         timeout_s: float | None = None,
+        priority: Priority = "foreground",
+        notify: bytes | None = None,
     ) -> None:
         """Read a batch into local memory. Blocks, without the GIL.
 
+        Args:
+            addresses: of each piece here.
+            offsets: of each piece in the segment.
+            lengths: of each piece; 0 is fine.
+            timeout_s: default: the engine's.
+            priority: foreground batches go ahead of background ones.
+            notify: at most 4,096 bytes that the owner is given once all has moved; it has them
+                in its queue when this returns. TransferEngine.notifications reads them.
+
         Raises:
-            TransferTimeout: `timeout_s` (default: the engine's) has passed.
+            TransferTimeout: `timeout_s` has passed.
             PeerUnreachable: the owner is gone.
             Fenced: the owner has revoked this process, or rotate() was called since the opening.
             ReadOnly: a write to memory that is lent for reading only; nothing has moved.
             BufferNotRegistered: local memory outside every registered buffer; nothing has moved.
+            NotNotified: all has moved, but the owner's queue of notifications is full.
             TransferError: the owner closed the segment.
-            ValueError: a piece outside the segment, or arrays of unequal length.
+            ValueError: a piece outside the segment, arrays of unequal length, or a notification
+                that is too long; nothing has moved.
             TypeError: arrays of another type.
         """
-        self._execute(_native.Op.kRead, (addresses, offsets, lengths), timeout_s)
+        with native_errors:
+            self._engine.execute(
+                _READ,
+                self._open(),
+                addresses,
+                offsets,
+                lengths,
+                self._timeout_s if timeout_s is None else timeout_s,
+                is_background(priority),
+                notify,
+            )
 
     def write(
         self,
@@ -92,12 +85,25 @@ class RemoteSegment:
         lengths: Numbers,
         *,
         timeout_s: float | None = None,
+        priority: Priority = "foreground",
+        notify: bytes | None = None,
     ) -> None:
         """Write a batch from local memory; when it returns, the owner's memory holds every byte.
 
-        Blocks, without the GIL. After an error the target is dirty. Raises what read() raises.
+        Blocks, without the GIL. Takes and raises what read() does; `is_dirty` of an error says
+        whether the target may hold anything now.
         """
-        self._execute(_native.Op.kWrite, (addresses, offsets, lengths), timeout_s)
+        with native_errors:
+            self._engine.execute(
+                _WRITE,
+                self._open(),
+                addresses,
+                offsets,
+                lengths,
+                self._timeout_s if timeout_s is None else timeout_s,
+                is_background(priority),
+                notify,
+            )
 
     def submit_read(
         self,
@@ -106,12 +112,27 @@ class RemoteSegment:
         lengths: Numbers,
         *,
         timeout_s: float | None = None,
+        priority: Priority = "foreground",
+        notify: bytes | None = None,
     ) -> Transfer:
         """Have an io thread read a batch; local memory is in use until the transfer has ended.
 
-        Blocks only while very many batches are queued. Argument errors are raised here.
+        Blocks only while very many batches are queued. Argument errors are raised here. Small
+        batches to one segment that wait together are carried out together.
         """
-        return self._submit(_native.Op.kRead, (addresses, offsets, lengths), timeout_s)
+        with native_errors:
+            return Transfer(
+                self._engine.submit(
+                    _READ,
+                    self._open(),
+                    addresses,
+                    offsets,
+                    lengths,
+                    self._timeout_s if timeout_s is None else timeout_s,
+                    is_background(priority),
+                    notify,
+                )
+            )
 
     def submit_write(
         self,
@@ -120,45 +141,53 @@ class RemoteSegment:
         lengths: Numbers,
         *,
         timeout_s: float | None = None,
+        priority: Priority = "foreground",
+        notify: bytes | None = None,
     ) -> Transfer:
         """Have an io thread write a batch; see submit_read."""
-        return self._submit(_native.Op.kWrite, (addresses, offsets, lengths), timeout_s)
+        with native_errors:
+            return Transfer(
+                self._engine.submit(
+                    _WRITE,
+                    self._open(),
+                    addresses,
+                    offsets,
+                    lengths,
+                    self._timeout_s if timeout_s is None else timeout_s,
+                    is_background(priority),
+                    notify,
+                )
+            )
+
+    def prepare_read(
+        self, addresses: Numbers, offsets: Numbers, lengths: Numbers
+    ) -> PreparedTransfer:
+        """Check a batch of reads once, to carry it out often at less cost. The arrays are copied.
+
+        Raises:
+            BufferNotRegistered, ValueError, TypeError: as read().
+        """
+        return self._prepare(_READ, addresses, offsets, lengths)
+
+    def prepare_write(
+        self, addresses: Numbers, offsets: Numbers, lengths: Numbers
+    ) -> PreparedTransfer:
+        """Check a batch of writes once; see prepare_read."""
+        return self._prepare(_WRITE, addresses, offsets, lengths)
 
     def close(self) -> None:
         """Let go of it; batches under way go on. Idempotent."""
         self._remote = None
 
-    def _execute(
-        self, op: _native.Op, batch: tuple[Numbers, Numbers, Numbers], timeout_s: float | None
-    ) -> None:
+    def _prepare(
+        self, op: _native.Op, addresses: Numbers, offsets: Numbers, lengths: Numbers
+    ) -> PreparedTransfer:
         with native_errors:
-            self._engine.execute(op, self._open(), *batch, self._timeout(timeout_s))
-
-    def _submit(
-        self, op: _native.Op, batch: tuple[Numbers, Numbers, Numbers], timeout_s: float | None
-    ) -> Transfer:
-        with native_errors:
-            return Transfer(self._engine.submit(op, self._open(), *batch, self._timeout(timeout_s)))
-
-    def _timeout(self, timeout_s: float | None) -> float:
-        return self._timeout_s if timeout_s is None else timeout_s
+            prepared = self._engine.prepare(op, self._open(), addresses, offsets, lengths)
+        return PreparedTransfer(self._engine, prepared, self._timeout_s)
 
     def _open(self) -> _native.RemoteSegment:
         remote = self._remote
         if remote is None:
             raise ValueError(f"segment {self.id} at {self.endpoint} was closed here")
         return remote
-
-
-async def _readable(transfer: _native.Transfer) -> None:
-    """Wait until the transfer's eventfd is readable."""
-    loop = asyncio.get_running_loop()
-    # Several tasks may wait at once, and a loop keeps one reader a descriptor: each has its own.
-    event = os.dup(transfer.event_fd())
-    ended = asyncio.Event()
-    loop.add_reader(event, ended.set)
-    try:
-        await ended.wait()
-    finally:
-        loop.remove_reader(event)
-        os.close(event)

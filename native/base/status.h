@@ -32,6 +32,7 @@ enum class Code : int {
   kWrongPeer = 16,           // who answered is not who was asked for
   kCancelled = 17,           // its caller gave it up; remote state may be dirty
   kReadOnly = 18,            // the memory may be read, but not written
+  kNotNotified = 19,         // every byte has landed; the peer took no notification
 };
 
 class [[nodiscard]] Status {

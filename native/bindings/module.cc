@@ -42,7 +42,8 @@ void BindError(nb::module_& m) {
       .value("kClosed", Code::kClosed)
       .value("kWrongPeer", Code::kWrongPeer)
       .value("kCancelled", Code::kCancelled)
-      .value("kReadOnly", Code::kReadOnly);
+      .value("kReadOnly", Code::kReadOnly)
+      .value("kNotNotified", Code::kNotNotified);
   // args are (code, message, is_dirty).
   error_type = PyErr_NewExceptionWithDoc(
       "mooncake_core._native.Error",

@@ -3,12 +3,14 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,8 +63,8 @@ std::shared_ptr<Engine> CreateEngine(const std::string& listen, bool use_shm, in
 
 template <typename Which>  // id or name
 Remote OpenSegment(Engine& engine, const std::string& endpoint, const Which& segment,
-                   double timeout_s) {
-  return Unwrap(engine.OpenSegment(endpoint, segment, Deadline::After(timeout_s)));
+                   double timeout_s, uint64_t engine_id) {
+  return Unwrap(engine.OpenSegment(endpoint, segment, Deadline::After(timeout_s), engine_id));
 }
 
 std::shared_ptr<Segment> CreateSegment(Engine& engine, uint64_t size_bytes,
@@ -79,17 +81,66 @@ bool CloseSegment(Engine& engine, const Segment& segment, double timeout_s) {
   return engine.CloseSegment(segment, Deadline::After(timeout_s));
 }
 
+BatchOptions Options(double timeout_s, bool is_background) {
+  return {Deadline::After(timeout_s),
+          is_background ? Priority::kBackground : Priority::kForeground};
+}
+
+Note NoteOf(const std::optional<nb::bytes>& bytes) {
+  return bytes ? Note(std::string(bytes->c_str(), bytes->size())) : Note();
+}
+
 void Execute(Engine& engine, Op op, const Remote& remote, const Numbers& addresses,
-             const Numbers& offsets, const Numbers& lengths, double timeout_s) {
-  const Deadline deadline = Deadline::After(timeout_s);
-  Check(engine.Execute(op, remote, Pieces(addresses, offsets, lengths), {deadline}));
+             const Numbers& offsets, const Numbers& lengths, double timeout_s, bool is_background,
+             const std::optional<nb::bytes>& notify) {
+  const BatchOptions options = Options(timeout_s, is_background);
+  const Note note = NoteOf(notify);
+  const ReleaseGil release;
+  Check(engine.Execute(op, remote, Pieces(addresses, offsets, lengths), options, note));
 }
 
 std::shared_ptr<Transfer> Submit(Engine& engine, Op op, const Remote& remote,
                                  const Numbers& addresses, const Numbers& offsets,
-                                 const Numbers& lengths, double timeout_s) {
-  const Deadline deadline = Deadline::After(timeout_s);
-  return Unwrap(engine.Submit(op, remote, Pieces(addresses, offsets, lengths), {deadline}));
+                                 const Numbers& lengths, double timeout_s, bool is_background,
+                                 const std::optional<nb::bytes>& notify) {
+  const BatchOptions options = Options(timeout_s, is_background);
+  const Note note = NoteOf(notify);
+  const ReleaseGil release;
+  return Unwrap(engine.Submit(op, remote, Pieces(addresses, offsets, lengths), options, note));
+}
+
+std::shared_ptr<PreparedTransfer> Prepare(Engine& engine, Op op, const Remote& remote,
+                                          const Numbers& addresses, const Numbers& offsets,
+                                          const Numbers& lengths) {
+  return Unwrap(engine.Prepare(op, remote, Pieces(addresses, offsets, lengths)));
+}
+
+void ExecutePrepared(Engine& engine, PreparedTransfer& prepared, double timeout_s,
+                     bool is_background, const std::optional<nb::bytes>& notify) {
+  const BatchOptions options = Options(timeout_s, is_background);
+  const Note note = NoteOf(notify);
+  const ReleaseGil release;
+  Check(engine.Execute(prepared, options, note));
+}
+
+std::shared_ptr<Transfer> SubmitPrepared(Engine& engine, PreparedTransfer& prepared,
+                                         double timeout_s, bool is_background,
+                                         const std::optional<nb::bytes>& notify) {
+  const BatchOptions options = Options(timeout_s, is_background);
+  const Note note = NoteOf(notify);
+  const ReleaseGil release;
+  return Unwrap(engine.Submit(prepared, options, note));
+}
+
+using NotificationList = nb::typed<nb::list, nb::typed<nb::tuple, uint64_t, nb::bytes>>;
+
+// (peer id, data) of each.
+NotificationList TakeNotifications(Engine& engine, size_t limit) {
+  nb::list taken;
+  for (const Notification& each : Unwrap(engine.TakeNotifications(limit))) {
+    taken.append(nb::make_tuple(each.peer_id, nb::bytes(each.data.data(), each.data.size())));
+  }
+  return nb::cast<NotificationList>(taken);
 }
 
 bool Fence(Engine& engine, uint64_t peer_id, double timeout_s) {
@@ -162,9 +213,13 @@ void BindRemote(nb::module_& m) {
       .def("done", &Transfer::done)
       .def("wait", &Wait, "timeout_s"_a, nb::call_guard<ReleaseGil>(),
            "True: the batch ended well. False: it has not ended yet.")
+      .def("cancel", &Transfer::Cancel, nb::call_guard<ReleaseGil>())
       .def(
           "event_fd", [](Transfer& transfer) { return Unwrap(transfer.EventFd()); },
           "A descriptor that is readable once the batch has ended; owned by this.");
+  nb::class_<PreparedTransfer>(m, "PreparedTransfer", "A batch to be carried out many times.")
+      .def_prop_ro("piece_count", &PreparedTransfer::piece_count)
+      .def_prop_ro("size_bytes", &PreparedTransfer::size_bytes);
   nb::enum_<Op>(m, "Op", "Which way bytes move.")
       .value("kRead", Op::kRead)
       .value("kWrite", Op::kWrite);
@@ -196,6 +251,7 @@ void BindEngine(nb::module_& m) {
                   "serve_threads"_a, "slice_bytes"_a, "preferred"_a, Release())
       .def_prop_ro("endpoint", &Engine::endpoint)
       .def_prop_ro("peer_id", &Engine::peer_id)
+      .def_prop_ro("engine_id", &Engine::engine_id)
       .def_prop_ro("host_id", &Engine::host_id)
       .def("create_segment", &CreateSegment, "size_bytes"_a, "name"_a, Release())
       .def("lend", &Lend, "buffer"_a, "is_read_only"_a, "name"_a, nb::keep_alive<0, 2>(),
@@ -203,13 +259,25 @@ void BindEngine(nb::module_& m) {
       .def("close_segment", &CloseSegment, "segment"_a, "timeout_s"_a, Release(),
            "True: the memory is free. False: peers can reach it still.")
       .def("open_segment", &OpenSegment<uint64_t>, "endpoint"_a, "segment_id"_a, "timeout_s"_a,
-           Release())
+           "engine_id"_a, Release())
       .def("open_segment", &OpenSegment<std::string>, "endpoint"_a, "name"_a, "timeout_s"_a,
-           Release())
+           "engine_id"_a, Release())
       .def("execute", &Execute, "op"_a, "remote"_a, "addresses"_a.noconvert(),
-           "offsets"_a.noconvert(), "lengths"_a.noconvert(), "timeout_s"_a, Release())
+           "offsets"_a.noconvert(), "lengths"_a.noconvert(), "timeout_s"_a, "is_background"_a,
+           "notify"_a.none())
       .def("submit", &Submit, "op"_a, "remote"_a, "addresses"_a.noconvert(),
-           "offsets"_a.noconvert(), "lengths"_a.noconvert(), "timeout_s"_a, Release())
+           "offsets"_a.noconvert(), "lengths"_a.noconvert(), "timeout_s"_a, "is_background"_a,
+           "notify"_a.none())
+      .def("prepare", &Prepare, "op"_a, "remote"_a, "addresses"_a.noconvert(),
+           "offsets"_a.noconvert(), "lengths"_a.noconvert(), Release())
+      .def("execute_prepared", &ExecutePrepared, "prepared"_a, "timeout_s"_a, "is_background"_a,
+           "notify"_a.none())
+      .def("submit_prepared", &SubmitPrepared, "prepared"_a, "timeout_s"_a, "is_background"_a,
+           "notify"_a.none())
+      .def("take_notifications", &TakeNotifications, "limit"_a)
+      .def(
+          "notification_fd", [](Engine& engine) { return Unwrap(engine.NotificationFd()); },
+          "A descriptor that is readable while there are notifications; owned by this.")
       .def("statistics", &Engine::Statistics, Release())
       .def("fence", &Fence, "peer_id"_a, "timeout_s"_a, Release())
       .def(

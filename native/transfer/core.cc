@@ -4,8 +4,8 @@
 #include <string>
 
 #include "base/random.h"
+#include "transfer/carry.h"
 #include "transfer/host_id.h"
-#include "transfer/staged_batch.h"
 
 namespace mooncake {
 namespace {
@@ -25,10 +25,6 @@ Access LocalAccess(const Segment& segment) {
   return segment.is_read_only() ? Access::kSource : Access::kBoth;
 }
 
-}  // namespace
-
-namespace {
-
 std::vector<std::string> LocationsOf(const EngineOptions& options) {
   std::vector<std::string> locations;
   for (const auto& [location, addresses] : options.preferred) locations.push_back(location);
@@ -40,7 +36,7 @@ std::vector<std::string> LocationsOf(const EngineOptions& options) {
 Core::Core(const EngineOptions& options)
     : options_(options),
       buffers_(LocationsOf(options)),
-      io_pool_(options.io_threads),
+      io_pool_(std::make_shared<IoPool>(options.io_threads, &CarryGroup)),
       peer_id_(RandomId()) {}
 
 Result<std::shared_ptr<Core>> Core::Create(const EngineOptions& options) {
@@ -132,11 +128,12 @@ void Core::WithdrawAll() {
 }
 
 Result<std::shared_ptr<RemoteSegment>> Core::OpenSegment(const std::string& endpoint,
-                                                         const SegmentRef& ref, Deadline deadline) {
+                                                         const SegmentRef& ref, Deadline deadline,
+                                                         uint64_t engine_id) {
   MC_RETURN_IF_ERROR(CheckRef(ref));
   for (;;) {
     MC_RETURN_IF_ERROR(CheckOpen());
-    auto found = FindPeer(endpoint, deadline);
+    auto found = FindPeer(endpoint, engine_id, deadline);
     if (!found.ok()) return found.status();
     const auto& [peer, is_new] = found.value();
     auto attachment = peer->Open(ref, deadline);
@@ -149,16 +146,22 @@ Result<std::shared_ptr<RemoteSegment>> Core::OpenSegment(const std::string& endp
   }
 }
 
-Result<Core::Found> Core::FindPeer(const std::string& endpoint, Deadline deadline) {
+Result<Core::Found> Core::FindPeer(const std::string& endpoint, uint64_t engine_id,
+                                   Deadline deadline) {
   Peer::Self self{0, host_id(), options_.same_host, owner_.loop, ledger_};
+  std::shared_ptr<Peer> other;  // whom this engine knows there, but who is not asked for
   {
     const std::lock_guard lock(mutex_);
     const auto found = peers_.find(endpoint);
-    if (found != peers_.end()) return Found{found->second, false};
+    if (found != peers_.end()) {
+      if (found->second->Is(engine_id)) return Found{found->second, false};
+      other = found->second;
+    }
     self.peer_id = peer_id_;
   }
-  auto peer = Peer::Connect(endpoint, self, deadline);
+  auto peer = Peer::Connect(endpoint, self, engine_id, deadline);
   if (!peer.ok()) return peer.status();
+  if (other != nullptr) ForgetPeer(other);
   return AddPeer(std::move(peer).value());
 }
 
@@ -205,10 +208,11 @@ std::vector<std::shared_ptr<Peer>> Core::TakePeers() {
   return taken;
 }
 
-Result<BufferTable::Claim> Core::Admit(Op op, const RemoteSegment& remote,
-                                       std::span<const Piece> pieces) {
+// What can be said of a batch before its local memory is looked at.
+Status Core::Admit(Op op, const RemoteSegment& remote, std::span<const Piece> pieces,
+                   const Note& note) const {
   MC_RETURN_IF_ERROR(CheckOpen());
-  if (op == Op::kWrite && remote.attachment_->is_read_only()) return ReadOnly(remote.id());
+  if (op == Op::kWrite && remote.is_read_only()) return ReadOnly(remote.id());
   const uint64_t size_bytes = remote.size_bytes();
   for (const Piece& piece : pieces) {
     if (piece.offset <= size_bytes && piece.length <= size_bytes - piece.offset) continue;
@@ -217,38 +221,63 @@ Result<BufferTable::Claim> Core::Admit(Op op, const RemoteSegment& remote,
                                               " lie outside the remote segment of " +
                                               std::to_string(size_bytes) + " bytes");
   }
-  return buffers_.Use(op, pieces);
+  if (!note || note->size() <= kNotificationBytes) return Status::Ok();
+  return Status(Code::kInvalidArgument, "a notification of " + std::to_string(note->size()) +
+                                            " bytes; at most " +
+                                            std::to_string(kNotificationBytes) + " are possible");
 }
 
-Status Core::Execute(Op op, const std::shared_ptr<RemoteSegment>& remote,
-                     std::span<const Piece> pieces, const BatchOptions& options) {
-  const auto claim = Admit(op, *remote, pieces);
+Status Core::Execute(Op op, const RemoteSegment& remote, std::span<const Piece> pieces,
+                     const BatchOptions& options, const Note& note) {
+  MC_RETURN_IF_ERROR(Admit(op, remote, pieces, note));
+  const auto claim = buffers_.Use(op, pieces);
   if (!claim.ok()) return claim.status();
-  return CarryOut(op, *remote, pieces, options, claim.value().footprint());
-}
-
-Status Core::CarryOut(Op op, const RemoteSegment& remote, std::span<const Piece> pieces,
-                      BatchOptions options, const BufferTable::Footprint& used) {
-  options.location = used.location;
-  Attachment& attachment = *remote.attachment_;
-  if (used.is_on_device()) return StagedBatch::Execute(attachment, op, pieces, options, used);
-  return attachment.Execute(op, pieces, options);
+  return Carry(op, remote, pieces, claim.value().footprint(), options, note);
 }
 
 Result<std::shared_ptr<Transfer>> Core::Submit(Op op, std::shared_ptr<RemoteSegment> remote,
-                                               std::span<const Piece> pieces,
-                                               const BatchOptions& options) {
-  auto claim = Admit(op, *remote, pieces);
+                                               std::vector<Piece> pieces,
+                                               const BatchOptions& options, const Note& note) {
+  MC_RETURN_IF_ERROR(Admit(op, *remote, pieces, note));
+  auto claim = buffers_.Use(op, pieces);
   if (!claim.ok()) return claim.status();
-  auto transfer = std::make_shared<Transfer>();
-  auto held = std::make_shared<std::optional<BufferTable::Claim>>(std::move(claim).value());
-  auto job = [op, remote = std::move(remote), held, transfer, options,
-              batch = std::vector<Piece>(pieces.begin(), pieces.end())](Status status) {
-    if (status.ok()) status = CarryOut(op, *remote, batch, options, (*held)->footprint());
-    held->reset();  // before anybody hears that the batch has ended
-    transfer->Complete(std::move(status));
-  };
-  MC_RETURN_IF_ERROR(io_pool_.Submit(std::move(job), options.deadline));
+  const uint64_t size_bytes = TotalBytes(pieces);
+  return Submit({op, std::move(remote),
+                 std::make_shared<const std::vector<Piece>>(std::move(pieces)), size_bytes, options,
+                 note, std::move(claim).value()});
+}
+
+Result<std::shared_ptr<PreparedTransfer>> Core::Prepare(Op op,
+                                                        std::shared_ptr<RemoteSegment> remote,
+                                                        std::span<const Piece> pieces) {
+  MC_RETURN_IF_ERROR(Admit(op, *remote, pieces, {}));
+  const auto claim = buffers_.Use(op, pieces);
+  if (!claim.ok()) return claim.status();
+  return std::make_shared<PreparedTransfer>(op, std::move(remote), MergeAdjacent(pieces));
+}
+
+Status Core::Execute(PreparedTransfer& prepared, const BatchOptions& options, const Note& note) {
+  MC_RETURN_IF_ERROR(Admit(prepared.op(), *prepared.remote(), {}, note));
+  const auto claim = prepared.Use(buffers_);
+  if (!claim.ok()) return claim.status();
+  return Carry(prepared.op(), *prepared.remote(), *prepared.pieces(), claim.value().footprint(),
+               options, note);
+}
+
+Result<std::shared_ptr<Transfer>> Core::Submit(PreparedTransfer& prepared,
+                                               const BatchOptions& options, const Note& note) {
+  MC_RETURN_IF_ERROR(Admit(prepared.op(), *prepared.remote(), {}, note));
+  auto claim = prepared.Use(buffers_);
+  if (!claim.ok()) return claim.status();
+  return Submit({prepared.op(), prepared.remote(), prepared.pieces(), prepared.size_bytes(),
+                 options, note, std::move(claim).value()});
+}
+
+Result<std::shared_ptr<Transfer>> Core::Submit(SubmittedBatch batch) {
+  auto transfer = std::make_shared<Transfer>(io_pool_);
+  batch.transfer = transfer;
+  batch.options.cancel = &transfer->cancel_flag();
+  MC_RETURN_IF_ERROR(io_pool_->Submit(std::move(batch)));
   return transfer;
 }
 
@@ -300,7 +329,8 @@ void Core::Close() {
     peers = TakePeers();
   }
   for (const auto& peer : peers) peer->End(Status(Code::kClosed, "the engine was closed"));
-  io_pool_.Stop();
+  io_pool_->Stop();
+  owner_.notifications.Close();
   if (owner_.loop == nullptr) return;  // it was never opened
   WithdrawAll();
   owner_.loop->Run([&] {

@@ -30,19 +30,27 @@ class Core {
   const std::string& endpoint() const { return tcp_server_->endpoint(); }
   const std::string& host_id() const { return owner_.greeting.host_id; }
   uint64_t peer_id() const;
+  uint64_t engine_id() const { return owner_.greeting.engine_id; }
   BufferTable& buffers() { return buffers_; }
+  NotificationQueue& notifications() { return owner_.notifications; }
 
   Result<std::shared_ptr<Segment>> CreateSegment(uint64_t size_bytes, std::string name);
   Result<std::shared_ptr<Segment>> Lend(uint64_t address, uint64_t size_bytes, bool is_read_only,
                                         std::string name);
   bool CloseSegment(const Segment& segment, Deadline deadline);
   Result<std::shared_ptr<RemoteSegment>> OpenSegment(const std::string& endpoint,
-                                                     const SegmentRef& ref, Deadline deadline);
-  Status Execute(Op op, const std::shared_ptr<RemoteSegment>& remote, std::span<const Piece> pieces,
-                 const BatchOptions& options);
+                                                     const SegmentRef& ref, Deadline deadline,
+                                                     uint64_t engine_id);
+  Status Execute(Op op, const RemoteSegment& remote, std::span<const Piece> pieces,
+                 const BatchOptions& options, const Note& note);
   Result<std::shared_ptr<Transfer>> Submit(Op op, std::shared_ptr<RemoteSegment> remote,
-                                           std::span<const Piece> pieces,
-                                           const BatchOptions& options);
+                                           std::vector<Piece> pieces, const BatchOptions& options,
+                                           const Note& note);
+  Result<std::shared_ptr<PreparedTransfer>> Prepare(Op op, std::shared_ptr<RemoteSegment> remote,
+                                                    std::span<const Piece> pieces);
+  Status Execute(PreparedTransfer& prepared, const BatchOptions& options, const Note& note);
+  Result<std::shared_ptr<Transfer>> Submit(PreparedTransfer& prepared, const BatchOptions& options,
+                                           const Note& note);
   std::vector<PathStatistics> Statistics();
   Result<bool> Fence(uint64_t peer_id, Deadline deadline);
   Result<uint64_t> Rotate();
@@ -59,11 +67,10 @@ class Core {
   Result<std::shared_ptr<Segment>> Add(Result<std::shared_ptr<Segment>> made);
   void Withdraw(const Segment& segment);
   void WithdrawAll();
-  Result<BufferTable::Claim> Admit(Op op, const RemoteSegment& remote,
-                                   std::span<const Piece> pieces);
-  static Status CarryOut(Op op, const RemoteSegment& remote, std::span<const Piece> pieces,
-                         BatchOptions options, const BufferTable::Footprint& used);
-  Result<Found> FindPeer(const std::string& endpoint, Deadline deadline);
+  Status Admit(Op op, const RemoteSegment& remote, std::span<const Piece> pieces,
+               const Note& note) const;
+  Result<std::shared_ptr<Transfer>> Submit(SubmittedBatch batch);
+  Result<Found> FindPeer(const std::string& endpoint, uint64_t engine_id, Deadline deadline);
   Result<Found> AddPeer(std::shared_ptr<Peer> peer);
   void ForgetPeer(const std::shared_ptr<Peer>& peer);
   void SweepPeers();
@@ -73,7 +80,7 @@ class Core {
   const EngineOptions options_;
   Owner owner_;
   BufferTable buffers_;
-  IoPool io_pool_;
+  const std::shared_ptr<IoPool> io_pool_;
   const std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();
   std::shared_ptr<TcpServer> tcp_server_;
   std::shared_ptr<ShmServer> shm_server_;

@@ -34,6 +34,7 @@ Engine::~Engine() {
 
 std::string Engine::endpoint() const { return core_->endpoint(); }
 uint64_t Engine::peer_id() const { return core_->peer_id(); }
+uint64_t Engine::engine_id() const { return core_->engine_id(); }
 std::string Engine::host_id() const { return core_->host_id(); }
 
 Result<std::shared_ptr<Segment>> Engine::CreateSegment(uint64_t size_bytes, std::string name) {
@@ -66,26 +67,49 @@ Status Engine::UnregisterBuffer(uint64_t address, uint64_t size_bytes, Access ac
 }
 
 Result<std::shared_ptr<RemoteSegment>> Engine::OpenSegment(const std::string& endpoint,
-                                                           uint64_t segment_id, Deadline deadline) {
-  return core_->OpenSegment(endpoint, {segment_id, ""}, deadline);
+                                                           uint64_t segment_id, Deadline deadline,
+                                                           uint64_t engine_id) {
+  return core_->OpenSegment(endpoint, {segment_id, ""}, deadline, engine_id);
 }
 
 Result<std::shared_ptr<RemoteSegment>> Engine::OpenSegment(const std::string& endpoint,
                                                            const std::string& name,
-                                                           Deadline deadline) {
-  return core_->OpenSegment(endpoint, {0, name}, deadline);
+                                                           Deadline deadline, uint64_t engine_id) {
+  return core_->OpenSegment(endpoint, {0, name}, deadline, engine_id);
 }
 
 Status Engine::Execute(Op op, const std::shared_ptr<RemoteSegment>& remote,
-                       std::span<const Piece> pieces, const BatchOptions& options) {
-  return core_->Execute(op, remote, pieces, options);
+                       std::span<const Piece> pieces, const BatchOptions& options,
+                       const Note& note) {
+  return core_->Execute(op, *remote, pieces, options, note);
 }
 
 Result<std::shared_ptr<Transfer>> Engine::Submit(Op op, std::shared_ptr<RemoteSegment> remote,
-                                                 std::span<const Piece> pieces,
-                                                 const BatchOptions& options) {
-  return core_->Submit(op, std::move(remote), pieces, options);
+                                                 std::vector<Piece> pieces,
+                                                 const BatchOptions& options, const Note& note) {
+  return core_->Submit(op, std::move(remote), std::move(pieces), options, note);
 }
+
+Result<std::shared_ptr<PreparedTransfer>> Engine::Prepare(Op op,
+                                                          std::shared_ptr<RemoteSegment> remote,
+                                                          std::span<const Piece> pieces) {
+  return core_->Prepare(op, std::move(remote), pieces);
+}
+
+Status Engine::Execute(PreparedTransfer& prepared, const BatchOptions& options, const Note& note) {
+  return core_->Execute(prepared, options, note);
+}
+
+Result<std::shared_ptr<Transfer>> Engine::Submit(PreparedTransfer& prepared,
+                                                 const BatchOptions& options, const Note& note) {
+  return core_->Submit(prepared, options, note);
+}
+
+Result<std::vector<Notification>> Engine::TakeNotifications(size_t limit) {
+  return core_->notifications().Take(limit);
+}
+
+Result<int> Engine::NotificationFd() { return core_->notifications().EventFd(); }
 
 std::vector<PathStatistics> Engine::Statistics() const { return core_->Statistics(); }
 

@@ -25,6 +25,8 @@
 
 #include "base/deadline.h"
 #include "base/status.h"
+#include "transfer/notifications.h"
+#include "transfer/prepared.h"
 #include "transfer/segment.h"
 #include "transfer/transfer.h"
 #include "transfer/types.h"
@@ -48,9 +50,9 @@ class RemoteSegment : public std::enable_shared_from_this<RemoteSegment> {
   std::string_view transport() const;  // "shm" or "tcp"
   const std::string& reason() const;   // why that one: a sentence
   bool is_read_only() const;
+  Attachment& attachment() const { return *attachment_; }
 
  private:
-  friend class Core;
   std::shared_ptr<Peer> peer_;
   std::shared_ptr<Attachment> attachment_;
 };
@@ -66,6 +68,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   std::string endpoint() const;  // host:port that is bound
   uint64_t peer_id() const;      // current; random, never 0
+  uint64_t engine_id() const;    // random, for as long as it lives; what peers may ask for
   std::string host_id() const;   // equal iff two processes can share memory
 
   // Takes prefaulted memory and lets peers reach it. kOutOfSpace when there is not so much. A name
@@ -97,26 +100,43 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Status UnregisterBuffer(uint64_t address, uint64_t size_bytes, Access access = Access::kBoth);
 
   // Connects to the engine at `endpoint` and opens its segment, by id or by name. kNotFound: it has
-  // no such segment;
-  // kFenced: it has barred this engine's peer id; kPeerUnreachable, kTimeout, kWire.
+  // no such segment; kFenced: it has barred this engine's peer id; kWrongPeer: an engine other than
+  // `engine_id`, if that is not 0, is there; kPeerUnreachable, kTimeout, kWire.
   Result<std::shared_ptr<RemoteSegment>> OpenSegment(const std::string& endpoint,
-                                                     uint64_t segment_id, Deadline deadline);
+                                                     uint64_t segment_id, Deadline deadline,
+                                                     uint64_t engine_id = 0);
   Result<std::shared_ptr<RemoteSegment>> OpenSegment(const std::string& endpoint,
-                                                     const std::string& name, Deadline deadline);
+                                                     const std::string& name, Deadline deadline,
+                                                     uint64_t engine_id = 0);
 
   // Carries out a batch in the calling thread. Ok: every byte is where it should be; for writes the
-  // owner's memory holds them. Else one error, and the target is dirty:
-  // kInvalidArgument (outside the remote segment), kBufferNotRegistered (outside local memory) and
-  // kReadOnly (a write to what was lent for reading) before anything has moved; kTimeout,
-  // kPeerUnreachable, kFenced, kNotFound (the segment was closed), kClosed.
+  // owner's memory holds them, and its queue the notification. Else one error, which says whether
+  // the target is dirty: kInvalidArgument (outside the remote segment, a notification that is too
+  // long), kBufferNotRegistered (outside local memory) and kReadOnly (a write to what was lent for
+  // reading) before anything has moved; kTimeout, kPeerUnreachable, kFenced, kNotFound (the segment
+  // was closed), kClosed; kNotNotified, when all has moved but the owner's queue of notifications
+  // is full.
   Status Execute(Op op, const std::shared_ptr<RemoteSegment>& remote, std::span<const Piece> pieces,
-                 const BatchOptions& options);
+                 const BatchOptions& options, const Note& note = {});
 
   // The same on an io thread. Argument errors are reported here. Blocks while the queue is full, at
   // most until `deadline` (kTimeout). The local memory is in use until the transfer has ended.
+  // `options.cancel` is the transfer's own. batch_queue.h says which goes when.
   Result<std::shared_ptr<Transfer>> Submit(Op op, std::shared_ptr<RemoteSegment> remote,
-                                           std::span<const Piece> pieces,
-                                           const BatchOptions& options);
+                                           std::vector<Piece> pieces, const BatchOptions& options,
+                                           const Note& note = {});
+
+  // A batch to be carried out many times, at less cost each. The same argument errors; local memory
+  // that is unregistered later is kBufferNotRegistered then.
+  Result<std::shared_ptr<PreparedTransfer>> Prepare(Op op, std::shared_ptr<RemoteSegment> remote,
+                                                    std::span<const Piece> pieces);
+  Status Execute(PreparedTransfer& prepared, const BatchOptions& options, const Note& note = {});
+  Result<std::shared_ptr<Transfer>> Submit(PreparedTransfer& prepared, const BatchOptions& options,
+                                           const Note& note = {});
+
+  // What peers gave with their batches; see NotificationQueue.
+  Result<std::vector<Notification>> TakeNotifications(size_t limit);
+  Result<int> NotificationFd();
 
   // One entry a path to a peer, with what it has done since the engine was made: also under earlier
   // peer ids, and to peers that are gone (of these at most the last Ledger::kRows).

@@ -1,6 +1,6 @@
 // Owner: what an engine that lends memory knows, shared by its servers.
 //
-// Thread safety: `segments` by any thread; all else on the loop's thread.
+// Thread safety: `segments` and `notifications` by any thread; all else on the loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "transfer/loop.h"
+#include "transfer/notifications.h"
 #include "transfer/protocol.h"
 #include "transfer/segment_table.h"
 #include "transfer/strangers.h"
@@ -30,6 +31,7 @@ struct Owner {
   std::shared_ptr<Loop> loop;
   std::shared_ptr<Strangers> strangers;
   SegmentTable segments;
+  NotificationQueue notifications;
   std::unordered_set<uint64_t> barred;  // peer ids, for ever
   HelloReply greeting;
 

@@ -11,10 +11,10 @@ constexpr double kUnixHelloSeconds = 2.0;
 }  // namespace
 
 Result<std::shared_ptr<Peer>> Peer::Connect(const std::string& endpoint, const Self& self,
-                                            Deadline deadline) {
+                                            uint64_t engine_id, Deadline deadline) {
   auto address = ParseAddress(endpoint);
   if (!address.ok()) return address.status();
-  auto greeted = TcpLane::Connect(address.value(), {self.peer_id, 0}, deadline);
+  auto greeted = TcpLane::Connect(address.value(), {self.peer_id, engine_id}, deadline);
   if (!greeted.ok()) {
     const Status& status = greeted.status();
     return Status(status.code(), endpoint + ": " + status.message());

@@ -36,11 +36,13 @@ class Peer {
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
 
-  // Connects to whoever is at `endpoint`.
+  // Connects to the engine `engine_id` at `endpoint`, or, if that is 0, to whoever is there.
   static Result<std::shared_ptr<Peer>> Connect(const std::string& endpoint, const Self& self,
-                                               Deadline deadline);
+                                               uint64_t engine_id, Deadline deadline);
 
   const std::string& endpoint() const { return endpoint_; }
+  // True when it is that engine; 0 stands for any.
+  bool Is(uint64_t engine_id) const { return engine_id == 0 || engine_id == reply_.engine_id; }
   uint64_t own_peer_id() const { return self_.peer_id; }
 
   // Chooses the transport: shm where that is possible and wanted, else tcp; the attachment says

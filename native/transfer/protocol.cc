@@ -138,11 +138,12 @@ Status DecodeError(std::span<const uint8_t> body) {
   uint8_t code = 0;
   std::string_view message;
   reader.ArrayOf(2) && reader.UintAs(code) && reader.Str(message);
-  if (!reader.done() || code == 0 || code > static_cast<uint8_t>(Code::kReadOnly)) {
+  if (!reader.done() || code == 0 || code > static_cast<uint8_t>(Code::kNotNotified)) {
     return Malformed("error");
   }
   const auto said = static_cast<Code>(code);
-  const bool is_ours = said == Code::kInvalidArgument || said == Code::kBufferNotRegistered;
+  const bool is_ours = said == Code::kInvalidArgument || said == Code::kBufferNotRegistered ||
+                       said == Code::kCancelled;
   return Status(is_ours ? Code::kWire : said, std::string(message));
 }
 

@@ -7,14 +7,15 @@
 //         Write -> WriteReply                        pieces and their bytes -> they are in memory
 //   Unix  Hello -> HelloReply
 //         Map -> MapReply                            with a descriptor of the memory file, or with
-//         the
-//                                                    address of memory that was lent
+//                                                    the address of memory that was lent
 //         Release                                    nothing touches what that handle gave any more
 //         Bye                                        it touches nothing any more and never will
-//         again Fenced, SegmentGone <-                     from the owner, at any time
-//   both  anything -> Error
+//         Fenced, SegmentGone <-                     from the owner, at any time
+//   both  Notify -> NotifyReply                      raw bytes -> they are in the queue
+//         anything -> Error
 //
-// Bodies are msgpack arrays, but those of Read and Write: a batch is the hot path. Theirs is
+// Bodies are msgpack arrays, but those of Notify, and of Read and Write: a batch is the hot path.
+// Theirs is
 //
 //   0            8         12        16                      16 + 16 count
 //   | segment id | count u32 | 0 u32 | count x (offset, length) | bytes of the pieces (Write only)
@@ -53,6 +54,8 @@ enum class Message : uint8_t {
   kBye = 13,
   kFenced = 14,
   kSegmentGone = 15,
+  kNotify = 20,
+  kNotifyReply = 21,
 };
 
 using Bytes = std::vector<uint8_t>;

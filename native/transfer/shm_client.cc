@@ -92,6 +92,8 @@ Status ShmClient::OnPacket(const Packet& packet) {
       return OnMap(packet);
     case Message::kRelease:
       return OnRelease(packet);
+    case Message::kNotify:
+      return OnNotify(packet);
     case Message::kBye:
       Leave();
       return Status::Ok();
@@ -152,6 +154,16 @@ Status ShmClient::OnRelease(const Packet& packet) {
   if (!released.empty() && released.mapped().is_writable && --writable_ == 0) server_.Changed();
   if (owner_.barred.contains(peer_id_) && !HoldsAnyThatCounts()) Leave();
   return Status::Ok();
+}
+
+Status ShmClient::OnNotify(const Packet& packet) {
+  if (owner_.barred.contains(peer_id_)) {
+    return Refuse(packet, Status(Code::kFenced, "fenced by the owner"));
+  }
+  const Status pushed =
+      owner_.notifications.Push({peer_id_, std::string(packet.body.begin(), packet.body.end())});
+  if (!pushed.ok()) return Refuse(packet, pushed);
+  return SendPacket(socket_, Message::kNotifyReply, packet.request_id, {});
 }
 
 Status ShmClient::Refuse(const Packet& packet, const Status& status) {

@@ -52,6 +52,7 @@ class ShmClient : public Watcher, public std::enable_shared_from_this<ShmClient>
   Status OnPacket(const Packet& packet);
   Status OnHello(const Packet& packet);
   Status OnMap(const Packet& packet);
+  Status OnNotify(const Packet& packet);
   Status OnRelease(const Packet& packet);
   Status Answer(const Packet& packet, const Map& map, const Segment& segment);
   Status Refuse(const Packet& packet, const Status& status);

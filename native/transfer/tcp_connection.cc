@@ -93,7 +93,8 @@ Status TcpConnection::OnHeader() {
   header_ = header.value();
   const auto type = static_cast<Message>(header_.type);
   const bool is_greeted = peer_id_ != 0;
-  const bool is_control = is_greeted ? type == Message::kOpen : type == Message::kHello;
+  const bool is_control =
+      is_greeted ? type == Message::kOpen || type == Message::kNotify : type == Message::kHello;
   if (is_control && header_.body_bytes <= kControlBytes) {
     Expect(Stage::kControl, header_.body_bytes);
     return Status::Ok();
@@ -107,7 +108,14 @@ Status TcpConnection::OnHeader() {
 }
 
 Status TcpConnection::OnControl() {
-  return static_cast<Message>(header_.type) == Message::kHello ? OnHello() : OnOpen();
+  switch (static_cast<Message>(header_.type)) {
+    case Message::kHello:
+      return OnHello();
+    case Message::kNotify:
+      return OnNotify();
+    default:
+      return OnOpen();
+  }
 }
 
 Status TcpConnection::OnHello() {
@@ -132,6 +140,17 @@ Status TcpConnection::OnOpen() {
     Reply(Message::kOpenReply, Encode(Describe(*segment.value())));
   } else {
     Reply(Message::kError, EncodeError(segment.status()));
+  }
+  return Status::Ok();
+}
+
+Status TcpConnection::OnNotify() {
+  const Status pushed =
+      owner_.notifications.Push({peer_id_, std::string(buffer_.begin(), buffer_.end())});
+  if (pushed.ok()) {
+    Reply(Message::kNotifyReply, {});
+  } else {
+    Reply(Message::kError, EncodeError(pushed));
   }
   return Status::Ok();
 }

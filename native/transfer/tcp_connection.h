@@ -52,6 +52,7 @@ class TcpConnection : public Watcher, public std::enable_shared_from_this<TcpCon
 
   Status OnHello();
   Status OnOpen();
+  Status OnNotify();
   Status StartPayload(std::span<const Piece> pieces);
 
   void Expect(Stage stage, size_t bytes);

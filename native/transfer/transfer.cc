@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/socket.h"
+#include "transfer/io_pool.h"
 
 namespace mooncake {
 namespace {
@@ -35,6 +36,21 @@ Result<int> Transfer::EventFd() {
     if (status_) Signal(event_);
   }
   return event_.get();
+}
+
+void Transfer::Cancel() {
+  cancel_.Set();
+  {
+    const std::lock_guard lock(mutex_);
+    if (shared_cancel_ != nullptr) shared_cancel_->Set();
+  }
+  if (const auto queue = queue_.lock()) queue->Withdraw(*this);
+}
+
+void Transfer::Follow(std::shared_ptr<CancelFlag> shared) {
+  const std::lock_guard lock(mutex_);
+  if (cancel_.is_set()) shared->Set();
+  shared_cancel_ = std::move(shared);
 }
 
 void Transfer::Complete(Status status) {

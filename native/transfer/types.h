@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,9 @@ struct BatchOptions {
     return Status::Ok();
   }
 };
+
+// What the owner is told once every byte of a batch is where it should be.
+using Note = std::optional<std::string>;
 
 enum class SameHost : uint8_t {
   kShm,      // map the memory of peers on this host

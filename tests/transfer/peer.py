@@ -1,6 +1,7 @@
 """An engine in another process, driven by calls over a pipe."""
 
 import array
+import contextlib
 import multiprocessing
 import os
 import resource
@@ -13,7 +14,7 @@ from typing import Any
 
 from mooncake_core import errors
 from mooncake_core.config.tables import TransferConfig
-from mooncake_core.errors import MooncakeError
+from mooncake_core.errors import MooncakeError, NotNotified
 from mooncake_core.transfer import Buffer, RemoteSegment, Segment, TransferEngine
 
 REPLY_S = 20.0
@@ -76,6 +77,16 @@ class Driven:
         assert self.remote is not None and self.buffer is not None
         self.remote.read(numbers(self.buffer.address), numbers(offset), numbers(len(self.local)))
         return bytes(self.local)
+
+    def write_and_notify(self, note: bytes | None) -> None:
+        assert self.remote is not None and self.buffer is not None
+        batch = numbers(self.buffer.address), numbers(0), numbers(len(self.local))
+        self.remote.write(*batch, notify=note)
+
+    def notify_until_full(self) -> None:
+        with contextlib.suppress(NotNotified):
+            while True:
+                self.write_and_notify(b"x")
 
     def write_until_refused(self) -> str:
         while True:

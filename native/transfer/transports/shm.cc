@@ -79,6 +79,17 @@ std::shared_ptr<ShmAttachment> ShmTransport::Attach(uint64_t handle, uint64_t se
   return attachment;
 }
 
+Status ShmTransport::Notify(std::string_view data, const BatchOptions& options) {
+  const std::span body(reinterpret_cast<const uint8_t*>(data.data()), data.size());
+  Lock lock(mutex_);
+  Drain();
+  if (!end_.ok()) return end_;
+  auto answer = Ask(lock, Message::kNotify, body, options.deadline);
+  if (!answer.ok()) return answer.status();
+  const bool is_reply = answer.value().type == Message::kNotifyReply;
+  return is_reply ? Status::Ok() : Status(Code::kWire, "an answer of another type");
+}
+
 void ShmTransport::End(const Status& reason) {
   Lock lock(mutex_);
   EndLocked(reason);

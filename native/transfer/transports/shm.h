@@ -44,6 +44,7 @@ class ShmTransport : public Transport,
   void End(const Status& reason) override;
   bool IsEnded() const override;
   void AppendStatistics(std::vector<PathStatistics>& statistics) const override;
+  Status Notify(std::string_view data, const BatchOptions& options);
   void OnReady(uint64_t token, uint32_t events) override;
 
  private:

@@ -69,6 +69,10 @@ Status ShmAttachment::Execute(Op op, std::span<const Piece> pieces, const BatchO
   return op == Op::kWrite && moved > 0 ? std::move(status).AsDirty() : status;
 }
 
+Status ShmAttachment::Notify(std::string_view data, const BatchOptions& options) {
+  return transport_->Notify(data, options);
+}
+
 Status ShmAttachment::Copy(Op op, const Window& window, std::span<const Piece> pieces,
                            const BatchOptions& options, uint64_t& moved) const {
   Cutter cutter(pieces);

@@ -24,6 +24,7 @@ class ShmAttachment : public Attachment {
   std::string_view transport() const override { return "shm"; }
   bool IsUsable() const override;
   Status Execute(Op op, std::span<const Piece> pieces, const BatchOptions& options) override;
+  Status Notify(std::string_view data, const BatchOptions& options) override;
 
  private:
   friend class ShmTransport;

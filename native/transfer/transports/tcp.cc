@@ -18,13 +18,18 @@ class TcpAttachment : public Attachment {
   Status Execute(Op op, std::span<const Piece> pieces, const BatchOptions& options) override {
     return transport_->Execute(op, segment_id(), pieces, options);
   }
+  Status Notify(std::string_view data, const BatchOptions& options) override {
+    return transport_->Notify(data, options);
+  }
 
  private:
   const std::shared_ptr<TcpTransport> transport_;
 };
 
 // Answers of a living peer leave a connection in order only when it was asked one thing.
-bool IsAnswer(const Status& status) { return status.ok() || status.code() == Code::kNotFound; }
+bool IsAnswer(const Status& status) {
+  return status.ok() || status.code() == Code::kNotFound || status.code() == Code::kNotNotified;
+}
 
 }  // namespace
 
@@ -60,6 +65,14 @@ Status TcpTransport::Execute(Op op, uint64_t segment_id, std::span<const Piece> 
   Return(std::move(lane).value(), status.ok());
   status = Explain(std::move(status), deadline);
   return op == Op::kWrite ? std::move(status).AsDirty() : status;
+}
+
+Status TcpTransport::Notify(std::string_view data, const BatchOptions& options) {
+  auto lane = Take(options.deadline);
+  if (!lane.ok()) return lane.status();
+  const Status status = lane.value()->Notify(data, options.deadline);
+  Return(std::move(lane).value(), IsAnswer(status));
+  return Explain(status, options.deadline);
 }
 
 void TcpTransport::End(const Status& reason) {

@@ -33,6 +33,7 @@ class TcpTransport : public Transport, public std::enable_shared_from_this<TcpTr
   Result<OpenReply> Find(const SegmentRef& ref, Deadline deadline);
   Status Execute(Op op, uint64_t segment_id, std::span<const Piece> pieces,
                  const BatchOptions& options);
+  Status Notify(std::string_view data, const BatchOptions& options);
 
  private:
   Result<std::unique_ptr<TcpLane>> Take(Deadline deadline);

@@ -45,8 +45,9 @@ Status TcpBatch::Run(const BatchOptions& options) {
     if (!received.ok()) return received.status();
     if (sent.value() || received.value()) continue;
     const short events = CanSend() ? POLLIN | POLLOUT : POLLIN;
-    auto ready = WaitFor(socket_, events, options.deadline);
-    if (!ready.ok()) return ready.status();
+    const double limit_s = options.cancel != nullptr ? 0.01 : options.deadline.seconds_left();
+    auto ready = WaitFor(socket_, events, Deadline::After(limit_s));
+    if (!ready.ok() && ready.status().code() != Code::kTimeout) return ready.status();
   }
   return Status::Ok();
 }

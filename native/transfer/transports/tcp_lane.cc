@@ -25,6 +25,11 @@ Result<OpenReply> TcpLane::Open(const SegmentRef& ref, Deadline deadline) {
   return DecodeOpenReply(answer.value());
 }
 
+Status TcpLane::Notify(std::string_view data, Deadline deadline) {
+  const std::span body(reinterpret_cast<const uint8_t*>(data.data()), data.size());
+  return Call(Message::kNotify, body, Message::kNotifyReply, deadline).status();
+}
+
 Status TcpLane::Execute(Op op, uint64_t segment_id, std::span<const Piece> pieces,
                         const BatchOptions& options) {
   return TcpBatch(socket_, op, segment_id, pieces, last_request_id_).Run(options);

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/deadline.h"
@@ -28,6 +29,8 @@ class TcpLane {
 
   // What the segment is like; kNotFound leaves the lane usable.
   Result<OpenReply> Open(const SegmentRef& ref, Deadline deadline);
+  // kNotNotified leaves the lane usable.
+  Status Notify(std::string_view data, Deadline deadline);
   Status Execute(Op op, uint64_t segment_id, std::span<const Piece> pieces,
                  const BatchOptions& options);
 

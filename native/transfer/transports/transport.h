@@ -43,6 +43,10 @@ class Attachment {
   // REQUIRES: every piece lies inside the segment.
   virtual Status Execute(Op op, std::span<const Piece> pieces, const BatchOptions& options) = 0;
 
+  // Gives the owner a notification, at most kNotificationBytes long; Ok: it is in its queue.
+  // kNotNotified: the owner took it not.
+  virtual Status Notify(std::string_view data, const BatchOptions& options) = 0;
+
   // False once operations can only fail.
   virtual bool IsUsable() const = 0;
 
