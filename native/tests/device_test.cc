@@ -245,8 +245,7 @@ TEST(SubmittedBatchesOfSeveralThreadsDoNotMeet) {
       pair.Register(target);
       const Piece out{source.address(), offset, size}, in{target.address(), offset, size};
       for (int round = 0; round < 3; ++round) {
-        const auto transfer =
-            pair.user->Submit(Op::kWrite, pair.remote, {&out, 1}, {Soon()}).value();
+        const auto transfer = pair.user->Submit(Op::kWrite, pair.remote, {out}, {Soon()}).value();
         EXPECT(transfer->Wait(Soon())->ok());
         EXPECT(pair.user->Execute(Op::kRead, pair.remote, {&in, 1}, {Soon()}).ok());
         EXPECT(target.content() == content);

@@ -40,6 +40,9 @@ class Driven:
     def peer_id(self) -> int:
         return self.engine.peer_id
 
+    def engine_id(self) -> int:
+        return self.engine.engine_id
+
     def pid(self) -> int:
         return os.getpid()
 
