@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from mooncake_cli.render import print_table
 from mooncake_core.topology import Advertised, Host, Limits, Nic, RdmaPort, Report
 from mooncake_core.units import format_size
+
+if TYPE_CHECKING:
+    from mooncake_core.topology.check import CheckedPath
 
 
 def print_host(host: Host, report: Report, advertised: Advertised | None) -> None:
@@ -22,6 +26,31 @@ def print_host(host: Host, report: Report, advertised: Advertised | None) -> Non
     _print_limits(host.limits)
     if advertised is not None:
         print(f"Others are told {advertised.address} ({advertised.nic}): {advertised.reason}\n")
+
+
+def print_paths(paths: Sequence[CheckedPath]) -> None:
+    """Print what became of each pair of addresses."""
+    rows = [
+        (
+            path.local or "(any)",
+            path.remote,
+            path.error or "ok",
+            _rate(path.rate_bytes_per_s),
+            _micros(path.latency_s),
+            _micros(path.connect_s),
+        )
+        for path in paths
+    ]
+    columns = ["from", "to", "result", "echo of 1 MiB", "latency", "connected in"]
+    print_table(columns, rows, title="Paths to the engine")
+
+
+def _rate(rate_bytes_per_s: float | None) -> str:
+    return "-" if rate_bytes_per_s is None else f"{rate_bytes_per_s / 1e9:.3f} GB/s"
+
+
+def _micros(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e6:.0f} µs"
 
 
 def _print_nics(host: Host) -> None:

@@ -391,6 +391,30 @@ class StoreClient:
 
     def close(self) -> None: ...
 
+class PathProbe:
+    """What native/transfer/probe.h found of one path."""
+
+    @property
+    def engine_id(self) -> int: ...
+
+    @property
+    def host_id(self) -> str: ...
+
+    @property
+    def endpoints(self) -> list[str]: ...
+
+    @property
+    def connect_s(self) -> float: ...
+
+    @property
+    def latency_s(self) -> float: ...
+
+    @property
+    def rate_bytes_per_s(self) -> float: ...
+
+def probe_path(local: str, remote: str, expected_engine_id: int, timeout_s: float) -> PathProbe:
+    """Connect over one path and have 1 MiB echoed."""
+
 class PathState(enum.Enum):
     kUp = 0
 

@@ -7,13 +7,13 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import typer
 
 from mooncake_cli.flags import Json
-from mooncake_cli.topo_tables import print_host
+from mooncake_cli.topo_tables import print_host, print_paths
 from mooncake_core.errors import ConfigError
 from mooncake_core.topology import (
     Advertised,
@@ -31,14 +31,25 @@ from mooncake_core.topology import (
     unmet,
 )
 
+if TYPE_CHECKING:
+    from mooncake_core.topology.check import CheckedPath
+
 _NOT_MET = 3
 
-Devices: Any = typer.Option(
+Only: Any = typer.Option(
     [], metavar="NAME", help="Use no other device: a name or a glob. May be repeated."
 )
-NotDevices: Any = typer.Option(
+Exclude: Any = typer.Option(
     [], metavar="NAME", help="Do not use this: a name or a glob. May be repeated."
 )
+
+
+class _Answer(msgspec.Struct, frozen=True, kw_only=True):
+    host: Host
+    report: Report
+    advertised: Advertised | None
+    paths: tuple[CheckedPath, ...]
+    not_met: tuple[str, ...]
 
 
 def command(  # noqa: PLR0913  # one a flag
@@ -46,8 +57,8 @@ def command(  # noqa: PLR0913  # one a flag
     sysroot: Path = typer.Option(
         Path("/"), metavar="DIR", help="Read a recorded copy of /sys, /proc and /dev below DIR."
     ),
-    only: list[str] = Devices,
-    exclude: list[str] = NotDevices,
+    only: list[str] = Only,
+    exclude: list[str] = Exclude,
     gid: str = typer.Option("", metavar="PORT=N,...", help="Use this GID, such as mlx5_0=3."),
     peer: str = typer.Option("", metavar="ADDRESS", help="Prefer GIDs in this peer's subnet."),
     use: Path = typer.Option(None, metavar="FILE", help="Take the NIC preferences from a file."),
@@ -57,6 +68,9 @@ def command(  # noqa: PLR0913  # one a flag
     master: str = typer.Option(
         "", metavar="HOST[:PORT]", help="Say which address to tell others, with this master."
     ),
+    check: str = typer.Option(
+        "", metavar="HOST:PORT", help="Try every path to the engine that listens there."
+    ),
     require: str = typer.Option(
         "", metavar="rdma|N", help="Exit with 3 without usable RDMA (rdma:N: ports) or N NICs."
     ),
@@ -65,54 +79,39 @@ def command(  # noqa: PLR0913  # one a flag
     """Show this host's NICs, RDMA devices, NUMA nodes and GPUs.
 
     From sysfs and procfs alone, with a verdict for every device: whether it is used, and why not.
-    What cannot be read is said, and is no error: the exit code is 0, or 3 when what --require asks
-    for is not there.
+    What cannot be read is said, and is no error. The exit code is 3 when what --require asks for
+    is not there, or when --check finds no path that works.
     """
+    host = _read(sysroot)
+    chosen = Filter(only=tuple(only), exclude=tuple(exclude))
+    chosen.check(host)
+    wishes = Wishes(
+        chosen=chosen,
+        overrides=parse_overrides(host, gid),
+        peer=peer,
+        matrix=load_matrix(use, host) if use else None,
+        matrix_file=str(use or ""),
+    )
+    report = describe_host(host, wishes)
+    answer = _Answer(
+        host=host,
+        report=report,
+        advertised=advertise_address(host, _look_up(master)) if master else None,
+        paths=_check(host, check, wishes, is_live=sysroot == Path("/")) if check else (),
+        not_met=unmet(report, require) if require else (),
+    )
+    if matrix:
+        print(encode_matrix(report.matrix))
+    else:
+        _show(answer, as_json=as_json)
+    _complain(answer)
+
+
+def _read(sysroot: Path) -> Host:
     if not sysroot.is_dir():
         raise ConfigError(f"--sysroot:sysroot: {sysroot} is no folder")
     host = read_host(sysroot)
-    if sysroot == Path("/"):
-        host = name_gpus(host)
-    chosen = Filter(only=tuple(only), exclude=tuple(exclude))
-    chosen.check(host)
-    report = describe_host(
-        host,
-        Wishes(
-            chosen=chosen,
-            overrides=parse_overrides(host, gid),
-            peer=peer,
-            matrix=load_matrix(use, host) if use else None,
-            matrix_file=str(use or ""),
-        ),
-    )
-    advertised = advertise_address(host, _look_up(master)) if master else None
-    missing = unmet(report, require) if require else ()
-    if matrix:
-        print(encode_matrix(report.matrix))
-    elif as_json:
-        print(_json(host, report, advertised, missing))
-    else:
-        print_host(host, report, advertised)
-    _warn("not read", host.problems)
-    _warn("warning", (*report.warnings, *(advertised.warnings if advertised else ())))
-    _warn("not met", missing)
-    if missing:
-        raise typer.Exit(_NOT_MET)
-
-
-def _json(host: Host, report: Report, advertised: Advertised | None, missing: Sequence[str]) -> str:
-    answer = {
-        **msgspec.structs.asdict(host),
-        **msgspec.structs.asdict(report),
-        "advertised": advertised,
-        "not_met": missing,
-    }
-    return msgspec.json.encode(answer).decode()
-
-
-def _warn(what: str, lines: Sequence[str]) -> None:
-    for line in lines:
-        print(f"{what}: {line}", file=sys.stderr)
+    return name_gpus(host) if sysroot == Path("/") else host
 
 
 def _look_up(address: str) -> str:
@@ -121,5 +120,53 @@ def _look_up(address: str) -> str:
     name = re.sub(r"^\[(.*)\](:[0-9]+)?$", r"\1", bare)
     try:
         return str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise ConfigError(f"--master:{address}: nothing is known of {name!r}: {error}") from error
+
+
+def _check(host: Host, endpoint: str, wishes: Wishes, *, is_live: bool) -> tuple[CheckedPath, ...]:
+    if not is_live:
+        raise ConfigError(f"--check:{endpoint}: a recorded copy reaches nobody; omit --sysroot")
+    # Only this needs the native library.
+    from mooncake_core.topology.check import check_paths  # noqa: PLC0415
+
+    try:
+        return check_paths(host, endpoint, chosen=wishes.chosen)
+    except ValueError as error:
+        raise ConfigError(f"--check:{endpoint}: {error}") from error
+
+
+def _show(answer: _Answer, *, as_json: bool) -> None:
+    if not as_json:
+        print_host(answer.host, answer.report, answer.advertised)
+        if answer.paths:
+            print_paths(answer.paths)
+        return
+    parts = [msgspec.structs.asdict(part) for part in (answer.host, answer.report)]
+    rest = {
+        "advertised": answer.advertised,
+        "paths": answer.paths,
+        "not_met": answer.not_met,
+    }
+    print(msgspec.json.encode({**parts[0], **parts[1], **rest}).decode())
+
+
+def _complain(answer: _Answer) -> None:
+    """Say what is wrong on stderr, and end with 3 if that was asked for."""
+    warnings = answer.advertised.warnings if answer.advertised else ()
+    failed = [path for path in answer.paths if path.error]
+    _warn("not read", answer.host.problems)
+    _warn("warning", (*answer.report.warnings, *warnings))
+    _warn("no path", [_describe(path) for path in failed])
+    _warn("not met", answer.not_met)
+    if answer.not_met or (failed and len(failed) == len(answer.paths)):
+        raise typer.Exit(_NOT_MET)
+
+
+def _describe(path: CheckedPath) -> str:
+    return f"{path.local or 'any address'} to {path.remote}: {path.error}: {path.problem}"
+
+
+def _warn(what: str, lines: Sequence[str]) -> None:
+    for line in lines:
+        print(f"{what}: {line}", file=sys.stderr)

@@ -24,6 +24,7 @@ T Unwrap(Result<T> result) {
 
 void bind_transfer(nanobind::module_& m);
 void bind_store(nanobind::module_& m);
+void bind_probe(nanobind::module_& m);
 void bind_scheduler(nanobind::module_& m);
 void bind_bench(nanobind::module_& m);
 

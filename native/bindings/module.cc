@@ -60,6 +60,7 @@ NB_MODULE(_native, m) {
   mooncake::BindError(m);
   mooncake::bind_transfer(m);
   mooncake::bind_store(m);
+  mooncake::bind_probe(m);
   mooncake::bind_scheduler(m);
   mooncake::bind_bench(m);
 }

@@ -5,6 +5,7 @@
 //         Open -> OpenReply                          is there such a segment, and what is it like
 //         Read -> ReadReply                          pieces -> their bytes
 //         Write -> WriteReply                        pieces and their bytes -> they are in memory
+//         Echo -> EchoReply                          the same bytes
 //   Unix  Hello -> HelloReply
 //         Map -> MapReply                            with a descriptor of the memory file, or with
 //                                                    the address of memory that was lent
@@ -56,6 +57,8 @@ enum class Message : uint8_t {
   kSegmentGone = 15,
   kNotify = 20,
   kNotifyReply = 21,
+  kEcho = 22,
+  kEchoReply = 23,
 };
 
 using Bytes = std::vector<uint8_t>;
@@ -66,8 +69,9 @@ inline constexpr uint32_t kRequestPieces = 512;
 inline constexpr uint64_t kRequestBytes = 1u << 20;
 inline constexpr uint32_t kBatchPrefixBytes = 16;
 inline constexpr uint32_t kPieceBytes = 16;
-inline constexpr uint32_t kControlBytes = 4096;  // the longest body of any other message
-inline constexpr size_t kUnixNameBytes = 100;    // more does not fit an abstract address
+inline constexpr uint32_t kControlBytes = 4096;   // the longest body of any other message
+inline constexpr uint32_t kEchoBytes = 1u << 20;  // the longest body of an Echo
+inline constexpr size_t kUnixNameBytes = 100;     // more does not fit an abstract address
 inline constexpr size_t kSegmentNameBytes = 255;
 
 struct Hello {

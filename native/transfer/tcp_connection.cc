@@ -19,6 +19,10 @@ Status Unexpected(uint8_t type) {
   return Status(Code::kWire, "unexpected message type " + std::to_string(type));
 }
 
+bool IsControl(Message type) {
+  return type == Message::kOpen || type == Message::kNotify || type == Message::kEcho;
+}
+
 }  // namespace
 
 TcpConnection::TcpConnection(Fd socket, Owner& owner, TcpServer& server)
@@ -93,9 +97,9 @@ Status TcpConnection::OnHeader() {
   header_ = header.value();
   const auto type = static_cast<Message>(header_.type);
   const bool is_greeted = peer_id_ != 0;
-  const bool is_control =
-      is_greeted ? type == Message::kOpen || type == Message::kNotify : type == Message::kHello;
-  if (is_control && header_.body_bytes <= kControlBytes) {
+  const bool is_control = is_greeted ? IsControl(type) : type == Message::kHello;
+  const uint32_t longest = type == Message::kEcho ? kEchoBytes : kControlBytes;
+  if (is_control && header_.body_bytes <= longest) {
     Expect(Stage::kControl, header_.body_bytes);
     return Status::Ok();
   }
@@ -113,6 +117,9 @@ Status TcpConnection::OnControl() {
       return OnHello();
     case Message::kNotify:
       return OnNotify();
+    case Message::kEcho:
+      Reply(Message::kEchoReply, buffer_);
+      return Status::Ok();
     default:
       return OnOpen();
   }

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from mooncake_cli.app import main
+from mooncake_core.config import TransferConfig
+from mooncake_core.transfer import TransferEngine
 from tests.topology.trees import V2, Recorded
 
 
@@ -85,3 +87,28 @@ def test_what_does_not_exist_is_said(recorded: str, capsys: pytest.CaptureFixtur
     }.items():
         assert main(["topo", recorded, flag]) == 1
         assert problem in capsys.readouterr().err
+
+
+def test_every_path_to_an_engine_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    engine = TransferEngine(TransferConfig(protocol="tcp"))
+    try:
+        assert main(["topo", f"--check={engine.endpoint}", "--json"]) == 0
+        (path,) = json.loads(capsys.readouterr().out)["paths"]
+        assert main(["topo", f"--check={engine.endpoint}"]) == 0
+        assert f"127.0.0.1  {engine.endpoint}  ok" in capsys.readouterr().out
+    finally:
+        engine.close()
+    assert path["error"] == "" and path["rate_bytes_per_s"] > 0
+
+
+def test_a_check_that_cannot_be_made_is_one_line(
+    recorded: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments, problem in {
+        ("--check=nonsense",): "--check:nonsense: ",
+        ("--check=127.0.0.1:1",): "Connection refused",
+        ("--check=127.0.0.1:1", recorded): "a recorded copy reaches nobody",
+    }.items():
+        assert main(["topo", *arguments]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert problem in line
