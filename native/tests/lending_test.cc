@@ -15,6 +15,7 @@
 #include "transfer/engine.h"
 #include "transfer/transports/lent_memory.h"
 #include "transfer/transports/process.h"
+#include "transfer/transports/stream_copy.h"
 #include "transfer/transports/tcp_lane.h"
 #include "transfer/unix_socket.h"
 
@@ -140,9 +141,8 @@ TEST(LentMemoryIsQuietOnceItIsFree) {
       std::atomic<int> written = 0;
       std::vector<std::thread> writers;
       for (int i = 0; i < 3; ++i) {
-        writers.emplace_back([&] {
-          const auto remote =
-              user->OpenSegment(owner->endpoint(), std::string("lent"), Soon()).value();
+        const auto remote = user->OpenSegment(owner->endpoint(), std::string("lent"), Soon());
+        writers.emplace_back([&, remote = remote.value()] {
           Status status;
           for (; status.ok(); ++written) {
             status = user->Execute(Op::kWrite, remote, {&all, 1}, {Soon()});
@@ -171,6 +171,23 @@ TEST(LentMemoryThatIsHeldStaysInUse) {
   EXPECT(!owner->CloseSegment(*segment, Deadline::After(0.01)));
   EXPECT(user->OpenSegment(owner->endpoint(), segment->id(), Soon()).status().code() ==
          Code::kNotFound);
+}
+
+TEST(StreamedCopiesAreCopiesWhereverTheyStart) {
+  std::vector<uint8_t> source(1000), target;
+  for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<uint8_t>(i * 7);
+  for (const size_t from : {0, 1, 63}) {
+    for (const size_t to : {0, 1, 17, 63, 64}) {
+      for (const size_t size : {0, 1, 63, 64, 65, 500}) {
+        target.assign(700, 0);
+        StreamCopy(target.data() + to, source.data() + from, size);
+        StreamFence();
+        std::vector<uint8_t> expected(700, 0);
+        std::memcpy(expected.data() + to, source.data() + from, size);
+        EXPECT(target == expected);
+      }
+    }
+  }
 }
 
 }  // namespace

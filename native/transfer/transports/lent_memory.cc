@@ -11,11 +11,12 @@ Result<std::unique_ptr<Window>> LentMemory::Open(std::shared_ptr<const Process> 
   const uint64_t here = reinterpret_cast<uint64_t>(ends.data());
   const std::array<Piece, 2> pieces{{{here, 0, 1}, {here + 1, size_bytes - 1, 1}}};
   uint64_t moved = 0;
-  MC_RETURN_IF_ERROR(memory->Move(Op::kRead, pieces, moved));
+  MC_RETURN_IF_ERROR(memory->Move(Op::kRead, pieces, false, moved));
   return memory;
 }
 
-Status LentMemory::Move(Op op, std::span<const Piece> pieces, uint64_t& moved) const {
+Status LentMemory::Move(Op op, std::span<const Piece> pieces, bool /*is_large*/,
+                        uint64_t& moved) const {
   std::array<iovec, kWindowPieces> local;
   std::array<iovec, kWindowPieces> remote;
   for (size_t i = 0; i < pieces.size(); ++i) {

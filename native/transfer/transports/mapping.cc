@@ -7,8 +7,15 @@
 #include <cstring>
 
 #include "base/socket.h"
+#include "transfer/transports/stream_copy.h"
 
 namespace mooncake {
+namespace {
+
+// Below this, getting a piece to start and end at a line costs more than streaming it saves.
+constexpr uint64_t kStreamPieceBytes = 4096;
+
+}  // namespace
 
 Result<std::unique_ptr<Window>> Mapping::Map(const Fd& file, uint64_t size_bytes,
                                              bool is_writable) {
@@ -31,17 +38,20 @@ Result<std::unique_ptr<Window>> Mapping::Map(const Fd& file, uint64_t size_bytes
 
 Mapping::~Mapping() { munmap(data_, size_bytes_); }
 
-Status Mapping::Move(Op op, std::span<const Piece> pieces, uint64_t& moved) const {
+Status Mapping::Move(Op op, std::span<const Piece> pieces, bool is_large, uint64_t& moved) const {
   for (const Piece& piece : pieces) {
-    void* local = reinterpret_cast<void*>(piece.address);
+    auto* local = reinterpret_cast<uint8_t*>(piece.address);
     uint8_t* remote = data_ + piece.offset;
-    if (op == Op::kRead) {
-      std::memcpy(local, remote, piece.length);
+    uint8_t* target = op == Op::kRead ? local : remote;
+    const uint8_t* source = op == Op::kRead ? remote : local;
+    if (is_large && piece.length >= kStreamPieceBytes) {
+      StreamCopy(target, source, piece.length);
     } else {
-      std::memcpy(remote, local, piece.length);
+      std::memcpy(target, source, piece.length);
     }
     moved += piece.length;
   }
+  if (is_large) StreamFence();
   return Status::Ok();
 }
 

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <vector>
 
+#include "transfer/transports/stream_copy.h"
+
 namespace mooncake {
 namespace {
 
@@ -75,11 +77,12 @@ Status ShmAttachment::Notify(std::string_view data, const BatchOptions& options)
 
 Status ShmAttachment::Copy(Op op, const Window& window, std::span<const Piece> pieces,
                            const BatchOptions& options, uint64_t& moved) const {
+  const bool is_large = TotalBytes(pieces) >= kStreamBytes;
   Cutter cutter(pieces);
   for (auto part = cutter.Next(); !part.empty(); part = cutter.Next()) {
     MC_RETURN_IF_ERROR(CheckStop(options));
     const uint64_t before = moved;
-    const Status status = window.Move(op, part, moved);
+    const Status status = window.Move(op, part, is_large, moved);
     transport_->counters_.Moved(op, moved - before);
     MC_RETURN_IF_ERROR(status);
   }

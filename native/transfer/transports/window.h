@@ -21,9 +21,11 @@ class Window {
 
   virtual std::string_view reason() const = 0;  // why this way was possible: a sentence
 
-  // Moves all pieces; `moved` counts the bytes, also when it fails midway.
+  // Moves all pieces; `moved` counts the bytes, also when it fails midway. `is_large`: the
+  // whole batch is, kStreamBytes or more.
   // REQUIRES: at most kWindowPieces; all lie inside, none is empty.
-  virtual Status Move(Op op, std::span<const Piece> pieces, uint64_t& moved) const = 0;
+  virtual Status Move(Op op, std::span<const Piece> pieces, bool is_large,
+                      uint64_t& moved) const = 0;
 };
 
 }  // namespace mooncake
