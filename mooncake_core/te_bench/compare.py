@@ -76,7 +76,7 @@ def _differences(before: Report, after: Report) -> tuple[str, ...]:
         for name in one.__struct_fields__:
             if getattr(one, name) != getattr(other, name):
                 found.append(f"{side}.{name}: {getattr(one, name)} | {getattr(other, name)}")
-    for name in ("seconds", "repeats", "memory", "transfer"):
+    for name in ("seconds", "repeats", "memory", "prepared", "transfer"):
         old, new = getattr(before.config, name), getattr(after.config, name)
         if old != new:
             found.append(f"{name}: {old} | {new}")

@@ -39,6 +39,8 @@ class BenchConfig(Table, frozen=True):
     """Measurements of each row, alternating with the baseline."""
     memory: Size = "64 MiB"
     """That a row's threads walk through, on each side; at least a batch of each thread."""
+    prepared: bool = False
+    """Prepare each batch once and carry it out often, instead of describing it each time."""
     no_baseline: bool = False
     """Do not measure plain sockets or memcpy beside the engine."""
     model: str = ""

@@ -74,11 +74,19 @@ class Row:
         control: of the target, whose segment this takes.
         case: what is measured.
         layout: of each region.
+        is_prepared: make each call a prepared transfer.
     """
 
     def __init__(
-        self, engine: TransferEngine, control: Control, case: Case, layout: Layout
+        self,
+        engine: TransferEngine,
+        control: Control,
+        case: Case,
+        layout: Layout,
+        *,
+        is_prepared: bool = False,
     ) -> None:
+        self._is_prepared = is_prepared
         self.case = case
         self.layout = layout
         size = case.regions * layout.size_bytes
@@ -138,5 +146,8 @@ class Row:
     ) -> Call:
         size, first = self.layout.block_bytes, self._local.address + local_offset
         addresses = array("Q", range(first, first + len(offsets) * size, size))
-        move = self.remote.read if operation == "read" else self.remote.write
-        return partial(move, addresses, offsets, array("Q", [size]) * len(offsets))
+        batch = (addresses, offsets, array("Q", [size]) * len(offsets))
+        remote, is_read = self.remote, operation == "read"
+        if self._is_prepared:
+            return (remote.prepare_read if is_read else remote.prepare_write)(*batch).run
+        return partial(remote.read if is_read else remote.write, *batch)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct
 
+from mooncake_core.errors import ChecksumMismatch
 from mooncake_core.te_bench.baseline import Baseline, Memcpy, Sockets
 from mooncake_core.te_bench.control import Control
 from mooncake_core.te_bench.figures import summarise
@@ -55,7 +56,8 @@ class Sweep:
 
     def _measure(self, session: Session, case: Case) -> None:
         layout = make_layout(case, self._config.memory_bytes)
-        with Row(session.engine, self._control, case, layout) as row:
+        is_prepared = self._config.prepared
+        with Row(session.engine, self._control, case, layout, is_prepared=is_prepared) as row:
             self._say(f"{case.name}: verifying")
             for _ in range(VERIFY_ROUNDS):
                 self._verified(session, row, Limits(rounds=1))
@@ -92,11 +94,12 @@ class Sweep:
             strand.arm(self._control, seed)
         paths, before_s = PathCounter(session.engine), session.target_cpu_s()
         measured = run_threads(row, limits)
-        target_cpu_s = session.target_cpu_s() - before_s
+        target_cpu_s, shares = session.target_cpu_s() - before_s, paths.shares()
+        _refuse_miscount(row.case, measured, shares)
         for strands, calls in zip(row.workers, measured.calls, strict=True):
             for strand, count in zip(strands, calls, strict=True):
                 strand.check(self._control, seed, count)
-        return Done(measured=measured, target_cpu_s=target_cpu_s, paths=paths.shares())
+        return Done(measured=measured, target_cpu_s=target_cpu_s, paths=shares)
 
     def _baseline(self, session: Session, row: Row) -> Baseline:
         if session.transport == "shm":
@@ -104,6 +107,16 @@ class Sweep:
         self._say(f"{row.case.name}: how many plain streams are best")
         endpoint = self._control.welcome.sockets
         return Sockets(endpoint, row.case, row.layout, self._config.seconds)
+
+
+def _refuse_miscount(case: Case, measured: Measurement, paths: tuple[PathShare, ...]) -> None:
+    """A call that moved nothing is not seen in memory that others have written before."""
+    asked = sum(map(sum, measured.calls)) * case.batch_bytes
+    counted = sum(path.bytes for path in paths)
+    if counted and counted != asked:
+        raise ChecksumMismatch(
+            f"{case.name}: the paths have moved {counted:,} bytes, and calls {asked:,}"
+        )
 
 
 class Done(Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@
 #include <functional>
 #include <latch>
 #include <memory>
+#include <numeric>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -33,9 +34,16 @@ class Worker {
   virtual Moved Run(Deadline deadline) = 0;
 };
 
-// The offset of the block after the one at `offset`.
-uint64_t Next(uint64_t offset, const BaselineLoad& load) {
-  return offset + load.block_bytes < load.span_bytes ? offset + load.block_bytes : 0;
+// The offset of the block that is `blocks` further on, round and round.
+uint64_t Next(uint64_t offset, const BaselineLoad& load, uint64_t blocks = 1) {
+  return (offset + blocks * load.block_bytes) % load.span_bytes;
+}
+
+// A step by which every one of `blocks` is reached, and none soon after its neighbour.
+uint64_t Stride(uint64_t blocks) {
+  uint64_t stride = std::max<uint64_t>(1, blocks * 618 / 1000);
+  while (std::gcd(stride, blocks) != 1) ++stride;
+  return stride;
 }
 
 class Copier : public Worker {
@@ -55,11 +63,15 @@ class Copier : public Worker {
   Moved Run(Deadline deadline) override {
     // The clock is read once in about 256 KiB: it costs as much as the copy of a small block.
     const uint64_t round = std::max<uint64_t>(1, (256u << 10) / load_.block_bytes);
+    const uint64_t stride = Stride(load_.span_bytes / load_.block_bytes);
     Moved moved;
-    uint64_t offset = 0;
+    uint64_t from = 0;
+    uint64_t to = 0;
     do {
-      for (uint64_t i = 0; i < round; ++i, offset = Next(offset, load_)) {
-        std::memcpy(target_.data() + offset, source_.data() + offset, load_.block_bytes);
+      for (uint64_t i = 0; i < round; ++i) {
+        std::memcpy(target_.data() + to, source_.data() + from, load_.block_bytes);
+        from = Next(from, load_);
+        to = Next(to, load_, stride);
       }
       moved.bytes += round * load_.block_bytes;
     } while (!deadline.passed());

@@ -41,7 +41,8 @@ struct BaselineLoad {
 // kInvalidArgument, naming what is wrong with `load`.
 Status CheckLoad(const BaselineLoad& load);
 
-// Bytes a second of memcpy, block after block, over all threads.
+// Bytes a second of memcpy over all threads: block after block of the source, to blocks that lie
+// scattered over the target, as the pieces of a batch do.
 Result<double> MemcpyRate(const BaselineLoad& load);
 
 // Bytes a second over plain sockets to or from a SocketPeer, over all threads. kWrite counts what

@@ -67,7 +67,7 @@ def test_loopback_measures_both_transports_beside_their_baselines() -> None:
 
 
 def test_people_are_told_the_same() -> None:
-    answer = te_bench("--loopback", "--no-baseline", "--direction=write", *QUICK)
+    answer = te_bench("--loopback", "--no-baseline", "--prepared", "--direction=write", *QUICK)
     assert answer.returncode == 0, answer.stderr
     assert "write 4 KiB x 4 x 1" in answer.stdout and "GB are 10^9 bytes" in answer.stdout
     assert "auto: shm: the target is on this host" in answer.stdout
