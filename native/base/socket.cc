@@ -3,10 +3,10 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <memory>
@@ -14,12 +14,21 @@
 namespace mooncake {
 namespace {
 
+Result<Address> ToNumeric(const SocketAddress& address) {
+  char host[NI_MAXHOST];
+  char port[NI_MAXSERV];
+  const int error = getnameinfo(address.get(), address.size, host, sizeof host, port, sizeof port,
+                                NI_NUMERICHOST | NI_NUMERICSERV);
+  if (error != 0) return Status(Code::kSystem, std::string("getnameinfo: ") + gai_strerror(error));
+  return Address{host, static_cast<uint16_t>(std::stoi(port))};
+}
+
 struct FreeAddrInfo {
   void operator()(addrinfo* info) const { freeaddrinfo(info); }
 };
 using AddrInfo = std::unique_ptr<addrinfo, FreeAddrInfo>;
 
-Result<AddrInfo> Resolve(const Address& address, int flags) {
+Result<AddrInfo> LookUp(const Address& address, int flags) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV | flags;
@@ -30,24 +39,6 @@ Result<AddrInfo> Resolve(const Address& address, int flags) {
     return Status(Code::kPeerUnreachable, address.ToString() + ": " + gai_strerror(error));
   }
   return AddrInfo(found);
-}
-
-Result<Fd> ConnectOne(const addrinfo& info, const std::string& name, Deadline deadline) {
-  Fd socket(::socket(info.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) return SystemError("socket for " + name);
-  const int on = 1;
-  setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  int error = connect(socket.get(), info.ai_addr, info.ai_addrlen) == 0 ? 0 : errno;
-  if (error == EINPROGRESS) {
-    auto ready = WaitFor(socket, POLLOUT, deadline);
-    if (!ready.ok()) return Status(ready.status().code(), "connect to " + name + ": timed out");
-    socklen_t size = sizeof error;
-    getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  }
-  if (error != 0) {
-    return Status(Code::kPeerUnreachable, "connect to " + name + ": " + std::strerror(error));
-  }
-  return socket;
 }
 
 Status Broken(const char* what, ssize_t count) {
@@ -91,7 +82,7 @@ Status SystemError(std::string_view what, int error) {
 }
 
 Result<Fd> ListenTcp(const Address& address) {
-  auto info = Resolve(address, AI_PASSIVE);
+  auto info = LookUp(address, AI_PASSIVE);
   if (!info.ok()) return Status(Code::kSystem, info.status().message());
   const addrinfo& first = *info.value();
   Fd socket(::socket(first.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -105,41 +96,53 @@ Result<Fd> ListenTcp(const Address& address) {
 }
 
 Result<Address> LocalAddress(const Fd& socket) {
-  sockaddr_storage storage{};
-  socklen_t size = sizeof storage;
-  auto* generic = reinterpret_cast<sockaddr*>(&storage);
-  if (getsockname(socket.get(), generic, &size) != 0) return SystemError("getsockname");
-  char host[NI_MAXHOST];
-  char port[NI_MAXSERV];
-  const int error = getnameinfo(generic, size, host, sizeof host, port, sizeof port,
-                                NI_NUMERICHOST | NI_NUMERICSERV);
-  if (error != 0) return Status(Code::kSystem, std::string("getnameinfo: ") + gai_strerror(error));
-  return Address{host, static_cast<uint16_t>(std::stoi(port))};
+  SocketAddress address;
+  address.size = sizeof address.storage;
+  auto* generic = reinterpret_cast<sockaddr*>(&address.storage);
+  if (getsockname(socket.get(), generic, &address.size) != 0) return SystemError("getsockname");
+  return ToNumeric(address);
 }
 
-Result<Fd> ConnectTcp(const Address& address, Deadline deadline) {
-  auto info = Resolve(address, 0);
+Result<Address> PeerAddress(const Fd& socket) {
+  SocketAddress address;
+  address.size = sizeof address.storage;
+  auto* generic = reinterpret_cast<sockaddr*>(&address.storage);
+  if (getpeername(socket.get(), generic, &address.size) != 0) return SystemError("getpeername");
+  return ToNumeric(address);
+}
+
+Result<std::vector<SocketAddress>> Resolve(const Address& address) {
+  auto info = LookUp(address, 0);
   if (!info.ok()) return info.status();
-  Status last(Code::kPeerUnreachable, address.ToString() + ": no address");
+  std::vector<SocketAddress> found;
   for (const addrinfo* one = info.value().get(); one != nullptr; one = one->ai_next) {
-    auto socket = ConnectOne(*one, address.ToString(), deadline);
-    if (socket.ok()) return socket;
-    last = socket.status();
+    SocketAddress& target = found.emplace_back();
+    target.size = std::min<socklen_t>(one->ai_addrlen, sizeof target.storage);
+    std::memcpy(&target.storage, one->ai_addr, target.size);
   }
-  return last;
+  return found;
 }
 
-Result<short> WaitFor(const Fd& socket, short events, Deadline deadline) {
+Result<SocketAddress> ResolveNumeric(const Address& address) {
+  auto info = LookUp(address, AI_NUMERICHOST);
+  if (!info.ok()) return info.status();
+  SocketAddress found;
+  found.size = std::min<socklen_t>(info.value()->ai_addrlen, sizeof found.storage);
+  std::memcpy(&found.storage, info.value()->ai_addr, found.size);
+  return found;
+}
+
+Result<short> WaitFor(const Fd& socket, short events, Patience patience) {
   for (;;) {
     pollfd one{socket.get(), events, 0};
-    const int count = poll(&one, 1, deadline.PollMillis());
+    const int count = poll(&one, 1, patience.PollMillis());
     if (count > 0) return one.revents;
     if (count < 0 && errno != EINTR) return SystemError("poll");
-    if (deadline.passed()) return Status(Code::kTimeout, "timed out");
+    MC_RETURN_IF_ERROR(patience.Check("waiting"));
   }
 }
 
-Status SendAll(const Fd& socket, const void* data, size_t size, Deadline deadline) {
+Status SendAll(const Fd& socket, const void* data, size_t size, Patience patience) {
   auto* next = static_cast<const char*>(data);
   while (size > 0) {
     const ssize_t count = send(socket.get(), next, size, MSG_NOSIGNAL);
@@ -147,7 +150,7 @@ Status SendAll(const Fd& socket, const void* data, size_t size, Deadline deadlin
       next += count;
       size -= static_cast<size_t>(count);
     } else if (errno == EAGAIN) {
-      auto ready = WaitFor(socket, POLLOUT, deadline);
+      auto ready = WaitFor(socket, POLLOUT, patience);
       if (!ready.ok()) return ready.status();
     } else if (errno != EINTR) {
       return Broken("send", count);
@@ -156,7 +159,7 @@ Status SendAll(const Fd& socket, const void* data, size_t size, Deadline deadlin
   return Status::Ok();
 }
 
-Status RecvAll(const Fd& socket, void* data, size_t size, Deadline deadline) {
+Status RecvAll(const Fd& socket, void* data, size_t size, Patience patience) {
   auto* next = static_cast<char*>(data);
   while (size > 0) {
     const ssize_t count = recv(socket.get(), next, size, 0);
@@ -164,7 +167,7 @@ Status RecvAll(const Fd& socket, void* data, size_t size, Deadline deadline) {
       next += count;
       size -= static_cast<size_t>(count);
     } else if (count < 0 && errno == EAGAIN) {
-      auto ready = WaitFor(socket, POLLIN, deadline);
+      auto ready = WaitFor(socket, POLLIN, patience);
       if (!ready.ok()) return ready.status();
     } else if (count == 0 || errno != EINTR) {
       return Broken("receive", count);

@@ -8,7 +8,6 @@
 
 #include "tests/test.h"
 #include "transfer/location.h"
-#include "transfer/slicer.h"
 
 namespace mooncake {
 namespace {
@@ -119,23 +118,6 @@ TEST(ABatchIsWhereItsFirstPieceIs) {
 TEST(MemoryThatIsNotThereIsAtTheFirstNode) {
   EXPECT(CpuLocation(1000) == "cpu:0");
   EXPECT(CudaLocation(3) == "cuda:3");
-}
-
-TEST(SlicesCoverABatchInOrder) {
-  const std::vector<Piece> pieces = {
-      {0, 10, 0}, {1 << 20, 0, 5 * kRequestBytes / 2}, {7, 9, 1}, {8, 8, 0}};
-  Slicer slicer(pieces);
-  std::vector<Piece> request;
-  uint64_t total = 0;
-  int requests = 0;
-  while (!slicer.done()) {
-    slicer.Next(request);
-    EXPECT(!request.empty() && TotalBytes(request) <= kRequestBytes);
-    total += TotalBytes(request);
-    ++requests;
-  }
-  EXPECT(total == TotalBytes(pieces) && requests == 3);
-  EXPECT(Slicer({}).done());
 }
 
 }  // namespace

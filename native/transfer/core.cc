@@ -44,10 +44,8 @@ Result<std::shared_ptr<Core>> Core::Create(const EngineOptions& options) {
     return Status(Code::kInvalidArgument,
                   "io_threads is " + std::to_string(options.io_threads) + "; at least 1 is needed");
   }
-  auto listen = ParseAddress(options.listen);
-  if (!listen.ok()) return listen.status();
   std::shared_ptr<Core> core(new Core(options));
-  auto tcp_server = TcpServer::Create(listen.value(), core->owner_);
+  auto tcp_server = TcpServer::Create(options, core->owner_);
   if (!tcp_server.ok()) return tcp_server.status();
   auto shm_server = ShmServer::Create(core->owner_);
   if (!shm_server.ok()) return shm_server.status();
@@ -60,12 +58,15 @@ Result<std::shared_ptr<Core>> Core::Create(const EngineOptions& options) {
   core->owner_.strangers = std::move(strangers).value();
   core->owner_.loop = std::move(loop).value();
   const bool is_shm = options.same_host == SameHost::kShm;
-  core->owner_.greeting = {RandomId(), ReadHostId(), is_shm ? core->shm_server_->name() : ""};
+  core->owner_.greeting = {RandomId(), ReadHostId(), is_shm ? core->shm_server_->name() : "",
+                           core->tcp_server_->endpoints()};
+  Status started;
   core->owner_.loop->Run([&] {
     core->owner_.strangers->Start(*core->owner_.loop);
-    core->tcp_server_->Start();
     core->shm_server_->Start();
+    started = core->tcp_server_->Start(options.serve_threads);
   });
+  if (!started.ok()) return started;
   return core;
 }
 
@@ -148,7 +149,7 @@ Result<std::shared_ptr<RemoteSegment>> Core::OpenSegment(const std::string& endp
 
 Result<Core::Found> Core::FindPeer(const std::string& endpoint, uint64_t engine_id,
                                    Deadline deadline) {
-  Peer::Self self{0, host_id(), options_.same_host, owner_.loop, ledger_};
+  Peer::Self self{0, host_id(), owner_.loop, ledger_, options_, nullptr};
   std::shared_ptr<Peer> other;  // whom this engine knows there, but who is not asked for
   {
     const std::lock_guard lock(mutex_);
@@ -158,6 +159,7 @@ Result<Core::Found> Core::FindPeer(const std::string& endpoint, uint64_t engine_
       other = found->second;
     }
     self.peer_id = peer_id_;
+    self.ending = ending_;
   }
   auto peer = Peer::Connect(endpoint, self, engine_id, deadline);
   if (!peer.ok()) return peer.status();
@@ -300,7 +302,7 @@ std::vector<PathStatistics> Core::Statistics() {
 Result<bool> Core::Fence(uint64_t peer_id, Deadline deadline) {
   if (peer_id == 0) return Status(Code::kInvalidArgument, "peer id 0 names nobody");
   const bool is_barred = owner_.loop->Run([&] {
-    owner_.barred.insert(peer_id);
+    owner_.Bar(peer_id);
     tcp_server_->CloseOf(peer_id);
     shm_server_->Revoke(peer_id);
   });
@@ -315,6 +317,8 @@ Result<uint64_t> Core::Rotate() {
     const std::lock_guard lock(mutex_);
     MC_RETURN_IF_ERROR(CheckOpen());
     fresh = peer_id_ = RandomId();
+    ending_->Set();
+    ending_ = std::make_shared<CancelFlag>();
     peers = TakePeers();
   }
   for (const auto& peer : peers) peer->End(Status(Code::kFenced, "the peer id was rotated"));
@@ -326,6 +330,7 @@ void Core::Close() {
   {
     const std::lock_guard lock(mutex_);
     if (is_closed_.exchange(true)) return;
+    ending_->Set();
     peers = TakePeers();
   }
   for (const auto& peer : peers) peer->End(Status(Code::kClosed, "the engine was closed"));

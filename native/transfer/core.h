@@ -27,7 +27,7 @@ class Core {
   static Result<std::shared_ptr<Core>> Create(const EngineOptions& options);
   ~Core() { Close(); }
 
-  const std::string& endpoint() const { return tcp_server_->endpoint(); }
+  const std::string& endpoint() const { return tcp_server_->endpoints().front(); }
   const std::string& host_id() const { return owner_.greeting.host_id; }
   uint64_t peer_id() const;
   uint64_t engine_id() const { return owner_.greeting.engine_id; }
@@ -88,7 +88,8 @@ class Core {
 
   mutable std::mutex mutex_;
   uint64_t peer_id_;
-  std::unordered_map<std::string, std::shared_ptr<Peer>> peers_;  // by endpoint
+  std::shared_ptr<CancelFlag> ending_ = std::make_shared<CancelFlag>();  // of peer_id_
+  std::unordered_map<std::string, std::shared_ptr<Peer>> peers_;         // by endpoint
   std::vector<std::weak_ptr<Peer>> retired_;  // no more in peers_, perhaps still in use
 };
 

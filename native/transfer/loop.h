@@ -27,7 +27,7 @@ class Watcher {
   virtual void OnReady(uint64_t token, uint32_t events) = 0;
 };
 
-class Loop {
+class Loop : public std::enable_shared_from_this<Loop> {
  public:
   static Result<std::shared_ptr<Loop>> Create();
   ~Loop();

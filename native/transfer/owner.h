@@ -1,10 +1,12 @@
 // Owner: what an engine that lends memory knows, shared by its servers.
 //
-// Thread safety: `segments` and `notifications` by any thread; all else on the loop's thread.
+// Thread safety: `segments`, `notifications`, Bar, IsBarred and Admit by any thread; all else on
+// the loop's thread. `greeting` does not change once the servers have started.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <unordered_set>
 
@@ -27,17 +29,28 @@ inline Status ReadOnly(uint64_t segment_id) {
                 "segment " + std::to_string(segment_id) + " was lent for reading only");
 }
 
-struct Owner {
+class Owner {
+ public:
   std::shared_ptr<Loop> loop;
   std::shared_ptr<Strangers> strangers;
   SegmentTable segments;
   NotificationQueue notifications;
-  std::unordered_set<uint64_t> barred;  // peer ids, for ever
   HelloReply greeting;
+
+  // For ever.
+  void Bar(uint64_t peer_id) {
+    const std::lock_guard lock(mutex_);
+    barred_.insert(peer_id);
+  }
+
+  bool IsBarred(uint64_t peer_id) const {
+    const std::lock_guard lock(mutex_);
+    return barred_.contains(peer_id);
+  }
 
   // kFenced or kWrongPeer when the caller must not come in.
   Status Admit(const Hello& hello) const {
-    if (barred.contains(hello.peer_id)) {
+    if (IsBarred(hello.peer_id)) {
       return Status(Code::kFenced, "the owner of this memory has fenced this process");
     }
     if (hello.expected_engine_id != 0 && hello.expected_engine_id != greeting.engine_id) {
@@ -53,6 +66,10 @@ struct Owner {
     const std::string which = ref.id != 0 ? std::to_string(ref.id) : ref.name;
     return Status(Code::kNotFound, "no segment " + which + " here");
   }
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_set<uint64_t> barred_;
 };
 
 }  // namespace mooncake

@@ -8,20 +8,49 @@ namespace {
 // An owner that has just answered on TCP answers on its Unix socket too, or never.
 constexpr double kUnixHelloSeconds = 2.0;
 
+// The hosts that this engine listens on, if it has been given more than one.
+std::vector<std::string> LocalHosts(const EngineOptions& options) {
+  if (options.addresses.empty()) return {};
+  std::vector<std::string> hosts = {ParseAddress(options.listen).value().host};
+  for (const std::string& host : options.addresses) {
+    if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) hosts.push_back(host);
+  }
+  return hosts;
+}
+
+// What the peer's answer on a first connection says about the ways to it.
+Result<TcpTransport::Target> FindPaths(const std::string& endpoint, const Peer::Self& self,
+                                       const TcpLane::Greeted& greeted) {
+  auto answered = PeerAddress(greeted.lane->socket());
+  if (!answered.ok()) return answered.status();
+  TcpTransport::Target target{
+      .endpoint = endpoint,
+      .routes = PairAddresses(LocalHosts(self.options), ReadNetworks(),
+                              Reachable(greeted.reply.endpoints, answered.value())),
+      .hello = {self.peer_id, greeted.reply.engine_id},
+      .slice_bytes = self.options.slice_bytes,
+  };
+  if (target.routes.size() > kMaxPaths) target.routes.resize(kMaxPaths);
+  for (const auto& [location, hosts] : self.options.preferred) target.near.push_back(hosts);
+  return target;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Peer>> Peer::Connect(const std::string& endpoint, const Self& self,
                                             uint64_t engine_id, Deadline deadline) {
   auto address = ParseAddress(endpoint);
   if (!address.ok()) return address.status();
-  auto greeted = TcpLane::Connect(address.value(), {self.peer_id, engine_id}, deadline);
+  auto greeted =
+      TcpLane::Connect(address.value(), {self.peer_id, engine_id}, {deadline, self.ending.get()});
   if (!greeted.ok()) {
     const Status& status = greeted.status();
     return Status(status.code(), endpoint + ": " + status.message());
   }
+  auto target = FindPaths(endpoint, self, greeted.value());
+  if (!target.ok()) return target.status();
   auto& [lane, reply] = greeted.value();
-  const Hello hello{self.peer_id, reply.engine_id};
-  auto tcp = std::make_shared<TcpTransport>(address.value(), hello, std::move(lane));
+  auto tcp = std::make_shared<TcpTransport>(std::move(target).value(), std::move(lane));
   return std::shared_ptr<Peer>(new Peer(endpoint, self, std::move(reply), std::move(tcp)));
 }
 
@@ -101,7 +130,8 @@ std::shared_ptr<Attachment> Peer::Cached(uint64_t segment_id) {
 
 Result<std::shared_ptr<ShmTransport>> Peer::Shm(Deadline deadline) {
   const auto none = [](const char* reason) { return Status(Code::kUnavailable, reason); };
-  if (self_.same_host != SameHost::kShm) return none("peers on this host are reached as any other");
+  if (self_.options.same_host != SameHost::kShm)
+    return none("peers on this host are reached as any other");
   if (reply_.host_id != self_.host_id) return none("the peer is on another host");
   if (reply_.unix_name.empty()) return none("the peer lets nobody on its host map its memory");
   {

@@ -27,9 +27,10 @@ class Peer {
   struct Self {  // of the engine that reaches out
     uint64_t peer_id = 0;
     std::string host_id;
-    SameHost same_host = SameHost::kShm;
     std::shared_ptr<Loop> loop;
     std::shared_ptr<Ledger> ledger;  // gets the counts of a peer that is let go of
+    EngineOptions options;
+    std::shared_ptr<const CancelFlag> ending;  // set before this peer id ends
   };
 
   ~Peer() { self_.ledger->Add(Statistics()); }

@@ -9,17 +9,32 @@ namespace {
 
 Status Malformed(const char* what) { return Status(Code::kWire, std::string("malformed ") + what); }
 
+bool ReadEndpoints(MsgpackReader& reader, std::vector<std::string>& endpoints) {
+  size_t count = 0;
+  if (!reader.Array(count) || count > kEndpointsMax) return false;
+  std::string_view endpoint;
+  while (endpoints.size() < count && reader.Str(endpoint)) endpoints.emplace_back(endpoint);
+  return endpoints.size() == count;
+}
+
 }  // namespace
 
 Bytes Encode(const Hello& hello) {
   Bytes body;
-  MsgpackWriter(body).Array(2).Uint(hello.peer_id).Uint(hello.expected_engine_id);
+  MsgpackWriter(body)
+      .Array(3)
+      .Uint(hello.peer_id)
+      .Uint(hello.expected_engine_id)
+      .Uint(hello.lane_id);
   return body;
 }
 
 Bytes Encode(const HelloReply& reply) {
   Bytes body;
-  MsgpackWriter(body).Array(3).Uint(reply.engine_id).Str(reply.host_id).Str(reply.unix_name);
+  MsgpackWriter writer(body);
+  writer.Array(4).Uint(reply.engine_id).Str(reply.host_id).Str(reply.unix_name);
+  writer.Array(reply.endpoints.size());
+  for (const std::string& endpoint : reply.endpoints) writer.Str(endpoint);
   return body;
 }
 
@@ -66,7 +81,8 @@ Bytes EncodeError(const Status& status) {
 Result<Hello> DecodeHello(std::span<const uint8_t> body) {
   MsgpackReader reader(body);
   Hello hello;
-  reader.ArrayOf(2) && reader.Uint(hello.peer_id) && reader.Uint(hello.expected_engine_id);
+  reader.ArrayOf(3) && reader.Uint(hello.peer_id) && reader.Uint(hello.expected_engine_id) &&
+      reader.Uint(hello.lane_id);
   if (!reader.done() || hello.peer_id == 0) return Malformed("hello");
   return hello;
 }
@@ -76,9 +92,10 @@ Result<HelloReply> DecodeHelloReply(std::span<const uint8_t> body) {
   HelloReply reply;
   std::string_view host_id;
   std::string_view unix_name;
-  reader.ArrayOf(3) && reader.Uint(reply.engine_id) && reader.Str(host_id) && reader.Str(unix_name);
+  reader.ArrayOf(4) && reader.Uint(reply.engine_id) && reader.Str(host_id) && reader.Str(unix_name);
+  const bool has_endpoints = ReadEndpoints(reader, reply.endpoints);
   const bool is_valid = reply.engine_id != 0 && unix_name.size() <= kUnixNameBytes;
-  if (!reader.done() || !is_valid) return Malformed("answer to hello");
+  if (!reader.done() || !has_endpoints || !is_valid) return Malformed("answer to hello");
   reply.host_id = host_id;
   reply.unix_name = unix_name;
   return reply;

@@ -1,18 +1,20 @@
 // What engines say to each other: frames (wire/frame.h) over TCP, and over a Unix socket of
 // packets.
 //
-//   TCP   Hello -> HelloReply                        first on every connection
-//         Open -> OpenReply                          is there such a segment, and what is it like
-//         Read -> ReadReply                          pieces -> their bytes
-//         Write -> WriteReply                        pieces and their bytes -> they are in memory
-//         Echo -> EchoReply                          the same bytes
+//   TCP   Hello -> HelloReply            first on every connection
+//         Open -> OpenReply              is there such a segment, and what is it like
+//         Read -> ReadReply              pieces -> their bytes
+//         Write -> WriteReply            pieces and their bytes -> they are in memory
+//         CloseLane -> LaneClosed        another connection of this caller moves no byte any more;
+//                                        also when there is none of that id
+//         Echo -> EchoReply              the same bytes
 //   Unix  Hello -> HelloReply
-//         Map -> MapReply                            with a descriptor of the memory file, or with
-//                                                    the address of memory that was lent
-//         Release                                    nothing touches what that handle gave any more
-//         Bye                                        it touches nothing any more and never will
-//         Fenced, SegmentGone <-                     from the owner, at any time
-//   both  Notify -> NotifyReply                      raw bytes -> they are in the queue
+//         Map -> MapReply                with a descriptor of the memory file, or with the address
+//                                        of memory that was lent
+//         Release                        nothing touches what that handle gave any more
+//         Bye                            it touches nothing any more and never will again
+//         Fenced, SegmentGone <-         from the owner, at any time
+//   both  Notify -> NotifyReply          raw bytes -> they are in the queue
 //         anything -> Error
 //
 // Bodies are msgpack arrays, but those of Notify, and of Read and Write: a batch is the hot path.
@@ -55,6 +57,8 @@ enum class Message : uint8_t {
   kBye = 13,
   kFenced = 14,
   kSegmentGone = 15,
+  kCloseLane = 16,
+  kLaneClosed = 17,
   kNotify = 20,
   kNotifyReply = 21,
   kEcho = 22,
@@ -66,23 +70,26 @@ using Bytes = std::vector<uint8_t>;
 // A request carries at most this much, so that answers flow while a large batch is still sent, and
 // one connection never holds the server's thread for long.
 inline constexpr uint32_t kRequestPieces = 512;
-inline constexpr uint64_t kRequestBytes = 1u << 20;
+inline constexpr uint64_t kRequestBytes = 16u << 20;
 inline constexpr uint32_t kBatchPrefixBytes = 16;
 inline constexpr uint32_t kPieceBytes = 16;
-inline constexpr uint32_t kControlBytes = 4096;   // the longest body of any other message
+inline constexpr uint32_t kControlBytes = 16384;  // the longest body of any other message
 inline constexpr uint32_t kEchoBytes = 1u << 20;  // the longest body of an Echo
+inline constexpr size_t kEndpointsMax = 64;       // of one engine
 inline constexpr size_t kUnixNameBytes = 100;     // more does not fit an abstract address
 inline constexpr size_t kSegmentNameBytes = 255;
 
 struct Hello {
   uint64_t peer_id = 0;             // of the caller; what fences name
   uint64_t expected_engine_id = 0;  // whom the caller wants to reach; 0: whoever is there
+  uint64_t lane_id = 0;             // random; what CloseLane names this connection by
 };
 
 struct HelloReply {
   uint64_t engine_id = 0;  // random; of this engine as an owner, for as long as it lives
   std::string host_id;
-  std::string unix_name;  // abstract; empty: none
+  std::string unix_name;               // abstract; empty: none
+  std::vector<std::string> endpoints;  // host:port, all that it listens on
 };
 
 // A segment by its id or, when that is 0, by its name.
@@ -115,7 +122,7 @@ Bytes Encode(const SegmentRef& ref);
 Bytes Encode(const OpenReply& reply);
 Bytes Encode(const Map& map);
 Bytes Encode(const MapReply& reply);
-Bytes EncodeNumber(uint64_t number);  // Release, SegmentGone
+Bytes EncodeNumber(uint64_t number);  // Release, SegmentGone, CloseLane
 Bytes EncodeError(const Status& status);
 
 // kWire when the body is not exactly what Encode makes.

@@ -119,7 +119,7 @@ Status ShmClient::OnMap(const Packet& packet) {
   auto map = DecodeMap(packet.body);
   if (!map.ok()) return map.status();
   const auto& [handle, segment_id, is_writable] = map.value();
-  if (owner_.barred.contains(peer_id_)) {
+  if (owner_.IsBarred(peer_id_)) {
     return Refuse(packet, Status(Code::kFenced, "fenced by the owner"));
   }
   const auto found = owner_.Find({segment_id, ""});
@@ -152,12 +152,12 @@ Status ShmClient::OnRelease(const Packet& packet) {
   if (!handle.ok()) return handle.status();
   const auto released = holdings_.extract(handle.value());
   if (!released.empty() && released.mapped().is_writable && --writable_ == 0) server_.Changed();
-  if (owner_.barred.contains(peer_id_) && !HoldsAnyThatCounts()) Leave();
+  if (owner_.IsBarred(peer_id_) && !HoldsAnyThatCounts()) Leave();
   return Status::Ok();
 }
 
 Status ShmClient::OnNotify(const Packet& packet) {
-  if (owner_.barred.contains(peer_id_)) {
+  if (owner_.IsBarred(peer_id_)) {
     return Refuse(packet, Status(Code::kFenced, "fenced by the owner"));
   }
   const Status pushed =

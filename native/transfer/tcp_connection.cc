@@ -6,8 +6,6 @@
 #include <cerrno>
 #include <string>
 
-#include "transfer/tcp_server.h"
-
 namespace mooncake {
 namespace {
 
@@ -20,30 +18,32 @@ Status Unexpected(uint8_t type) {
 }
 
 bool IsControl(Message type) {
-  return type == Message::kOpen || type == Message::kNotify || type == Message::kEcho;
+  return type == Message::kOpen || type == Message::kNotify || type == Message::kEcho ||
+         type == Message::kCloseLane;
 }
 
 }  // namespace
 
-TcpConnection::TcpConnection(Fd socket, Owner& owner, TcpServer& server)
-    : socket_(std::move(socket)), owner_(owner), server_(server) {
+TcpConnection::TcpConnection(Fd socket, TcpShard& shard)
+    : socket_(std::move(socket)), shard_(shard), owner_(shard.owner()) {
   ExpectHeader();
 }
 
 void TcpConnection::Start() {
   interest_ = EPOLLIN;
-  token_ = owner_.loop->Watch(socket_, interest_, shared_from_this());
+  token_ = shard_.loop().Watch(socket_, interest_, shared_from_this());
 }
 
 void TcpConnection::Close() {
   if (!socket_.valid()) return;
-  owner_.loop->Forget(token_);
+  shard_.loop().Forget(token_);
   socket_.Reset();
   segment_.reset();
-  server_.Drop(*this);
+  shard_.Drop(*this);
 }
 
 void TcpConnection::OnReady(uint64_t, uint32_t) {
+  if (stage_ == Stage::kClosingLane) return Close();  // nothing else is watched for
   for (int call = 0; call < kCallsPerTurn; ++call) {
     const ssize_t count = out_.done() ? in_.Receive(socket_) : out_.Send(socket_);
     if (count < 0 && errno == EINTR) continue;
@@ -58,17 +58,18 @@ bool TcpConnection::Move() {
   if (!out_.done()) return true;
   if (is_closing_) return false;
   if (stage_ == Stage::kHeader) segment_.reset();  // the answer is out
-  while (in_.done() && out_.done()) {
+  while (in_.done() && out_.done() && stage_ != Stage::kClosingLane) {
     if (!Step().ok()) return false;
   }
   return true;
 }
 
 void TcpConnection::UpdateInterest() {
-  const uint32_t interest = out_.done() ? EPOLLIN : EPOLLOUT;
+  const uint32_t wanted = out_.done() ? EPOLLIN : EPOLLOUT;
+  const uint32_t interest = stage_ == Stage::kClosingLane ? 0 : wanted;
   if (interest == interest_) return;
   interest_ = interest;
-  owner_.loop->Change(token_, interest);
+  shard_.loop().Change(token_, interest);
 }
 
 Status TcpConnection::Step() {
@@ -87,6 +88,8 @@ Status TcpConnection::Step() {
       return Status::Ok();
     case Stage::kDiscard:
       return OnDiscarded();
+    case Stage::kClosingLane:
+      break;
   }
   return Unexpected(header_.type);
 }
@@ -96,7 +99,7 @@ Status TcpConnection::OnHeader() {
   if (!header.ok()) return header.status();
   header_ = header.value();
   const auto type = static_cast<Message>(header_.type);
-  const bool is_greeted = peer_id_ != 0;
+  const bool is_greeted = name_.peer_id != 0;
   const bool is_control = is_greeted ? IsControl(type) : type == Message::kHello;
   const uint32_t longest = type == Message::kEcho ? kEchoBytes : kControlBytes;
   if (is_control && header_.body_bytes <= longest) {
@@ -120,6 +123,8 @@ Status TcpConnection::OnControl() {
     case Message::kEcho:
       Reply(Message::kEchoReply, buffer_);
       return Status::Ok();
+    case Message::kCloseLane:
+      return OnCloseLane();
     default:
       return OnOpen();
   }
@@ -130,7 +135,7 @@ Status TcpConnection::OnHello() {
   if (!hello.ok()) return hello.status();
   const Status admitted = owner_.Admit(hello.value());
   if (admitted.ok()) {
-    peer_id_ = hello.value().peer_id;
+    name_ = {hello.value().peer_id, hello.value().lane_id};
     Reply(Message::kHelloReply, Encode(owner_.greeting));
   } else {
     Reply(Message::kError, EncodeError(admitted));
@@ -153,13 +158,33 @@ Status TcpConnection::OnOpen() {
 
 Status TcpConnection::OnNotify() {
   const Status pushed =
-      owner_.notifications.Push({peer_id_, std::string(buffer_.begin(), buffer_.end())});
+      owner_.notifications.Push({name_.peer_id, std::string(buffer_.begin(), buffer_.end())});
   if (pushed.ok()) {
     Reply(Message::kNotifyReply, {});
   } else {
     Reply(Message::kError, EncodeError(pushed));
   }
   return Status::Ok();
+}
+
+Status TcpConnection::OnCloseLane() {
+  auto lane_id = DecodeNumber(buffer_);
+  if (!lane_id.ok()) return lane_id.status();
+  Expect(Stage::kClosingLane, 0);
+  const std::shared_ptr<Loop> loop = shard_.loop().shared_from_this();
+  const auto done = [loop, weak = weak_from_this()] {
+    loop->Post([weak] {
+      if (const auto connection = weak.lock()) connection->OnLaneClosed();
+    });
+  };
+  shard_.CloseElsewhere({name_.peer_id, lane_id.value()}, done);
+  return Status::Ok();
+}
+
+void TcpConnection::OnLaneClosed() {
+  if (!socket_.valid()) return;
+  Reply(Message::kLaneClosed, {});
+  UpdateInterest();
 }
 
 Status TcpConnection::OnPrefix() {

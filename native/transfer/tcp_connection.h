@@ -3,7 +3,7 @@
 // Payload is received straight into the segment and sent straight from it. Whatever is not the
 // protocol closes this connection and touches nothing else.
 //
-// Thread safety: the loop's thread only.
+// Thread safety: the thread of its shard's loop only.
 // Invariants: while an answer is being sent nothing is received, so a peer that does not read its
 // answers cannot make this grow.
 #pragma once
@@ -18,14 +18,13 @@
 #include "transfer/owner.h"
 #include "transfer/protocol.h"
 #include "transfer/scatter.h"
+#include "transfer/tcp_shard.h"
 
 namespace mooncake {
 
-class TcpServer;
-
 class TcpConnection : public Watcher, public std::enable_shared_from_this<TcpConnection> {
  public:
-  TcpConnection(Fd socket, Owner& owner, TcpServer& server);
+  TcpConnection(Fd socket, TcpShard& shard);
 
   void Start();
   void OnReady(uint64_t token, uint32_t events) override;
@@ -36,11 +35,11 @@ class TcpConnection : public Watcher, public std::enable_shared_from_this<TcpCon
   bool IsMoving(uint64_t segment_id) const {
     return segment_ != nullptr && segment_->id() == segment_id;
   }
-  uint64_t peer_id() const { return peer_id_; }  // 0 before its hello
+  const LaneName& name() const { return name_; }  // zeros before its hello
 
  private:
-  // What `in_` is filled with.
-  enum class Stage { kHeader, kControl, kPrefix, kPieces, kPayload, kDiscard };
+  // What `in_` is filled with; kClosingLane: nothing, until another connection is closed.
+  enum class Stage { kHeader, kControl, kPrefix, kPieces, kPayload, kDiscard, kClosingLane };
 
   bool Move();
   Status Step();
@@ -53,6 +52,8 @@ class TcpConnection : public Watcher, public std::enable_shared_from_this<TcpCon
   Status OnHello();
   Status OnOpen();
   Status OnNotify();
+  Status OnCloseLane();
+  void OnLaneClosed();
   Status StartPayload(std::span<const Piece> pieces);
 
   void Expect(Stage stage, size_t bytes);
@@ -62,11 +63,11 @@ class TcpConnection : public Watcher, public std::enable_shared_from_this<TcpCon
   void UpdateInterest();
 
   Fd socket_;
+  TcpShard& shard_;
   Owner& owner_;
-  TcpServer& server_;
   uint64_t token_ = 0;
   uint32_t interest_ = 0;
-  uint64_t peer_id_ = 0;
+  LaneName name_;
   bool is_closing_ = false;  // once the answer is out
 
   Stage stage_ = Stage::kHeader;

@@ -1,7 +1,6 @@
 // The words of the transfer engine.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/patience.h"
 #include "base/status.h"
 
 namespace mooncake {
@@ -31,18 +31,6 @@ enum class Access : uint8_t {
 
 // Foreground batches go ahead of background ones on every path.
 enum class Priority : uint8_t { kForeground, kBackground };
-
-// Asks a batch to end early. It does within some 10 ms, with kCancelled.
-//
-// Thread safety: all methods may be called by any thread.
-class CancelFlag {
- public:
-  void Set() { is_set_.store(true, std::memory_order_relaxed); }
-  bool is_set() const { return is_set_.load(std::memory_order_relaxed); }
-
- private:
-  std::atomic<bool> is_set_ = false;
-};
 
 // How a batch is to be carried out.
 struct BatchOptions {

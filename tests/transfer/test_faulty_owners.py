@@ -81,13 +81,13 @@ def assert_the_restarted_owner_works(local: Local, op: str, failed: Owner) -> No
 
 
 @pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize(
-    "act", [faults.close, faults.reset, faults.end], ids=lambda act: act.__name__
-)
+@pytest.mark.parametrize("act", ENDS, ids=lambda act: act.__name__)
 @pytest.mark.parametrize("point", [*GREETING, *MOVING])
-def test_a_connection_that_ends_is_reported_at_once(
+def test_connections_that_all_end_are_reported_at_once(
     engine: TransferEngine, op: str, act: Act, point: Point
 ) -> None:
+    if point == "second" and act is not faults.end:
+        pytest.skip("each connection carries something, so the batch goes on with the next")
     local = Local(engine)
     owner = Owner(SIZE, Fault(point, act))
     is_dirty = op == "write" and point in MOVING
@@ -96,6 +96,20 @@ def test_a_connection_that_ends_is_reported_at_once(
     owner.close()
     assert owner.reached.is_set()
     assert_the_restarted_owner_works(local, op, owner)
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("act", [faults.close, faults.reset], ids=lambda act: act.__name__)
+@pytest.mark.parametrize("point", MOVING)
+def test_a_batch_goes_on_over_another_connection_when_one_ends(
+    engine: TransferEngine, op: str, act: Act, point: Point
+) -> None:
+    local = Local(engine)
+    with Owner(SIZE, Fault(point, act, times=1)) as owner:
+        local.move(op, owner.endpoint)
+        assert owner.reached.is_set()
+        assert local.memory == owner.memory
+    assert sum(path.failures for path in engine.statistics()) == 1
 
 
 @pytest.mark.parametrize("op", OPS)

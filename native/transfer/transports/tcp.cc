@@ -1,12 +1,15 @@
 #include "transfer/transports/tcp.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "transfer/slicer.h"
+#include "transfer/transports/tcp_spray.h"
 
 namespace mooncake {
 namespace {
 
-constexpr size_t kIdleLanes = 16;  // kept open for the next batches
-constexpr double kExplainSeconds = 1.0;
+constexpr double kAskSeconds = 1.0;  // on one path, where there are others
 
 class TcpAttachment : public Attachment {
  public:
@@ -31,14 +34,28 @@ bool IsAnswer(const Status& status) {
   return status.ok() || status.code() == Code::kNotFound || status.code() == Code::kNotNotified;
 }
 
-}  // namespace
-
-TcpTransport::TcpTransport(Address address, const Hello& hello, std::unique_ptr<TcpLane> lane)
-    : address_(std::move(address)), hello_(hello) {
-  idle_.push_back(std::move(lane));
+bool Leads(const Route& route, const Address& local, const Address& remote) {
+  const bool is_remote = route.remote.host == remote.host && route.remote.port == remote.port;
+  return is_remote && (route.local.empty() || route.local == local.host);
 }
 
-TcpTransport::~TcpTransport() = default;
+}  // namespace
+
+TcpTransport::TcpTransport(Target target, std::unique_ptr<TcpLane> first)
+    : endpoint_(std::move(target.endpoint)),
+      near_(std::move(target.near)),
+      paths_(target.routes, target.hello, {.slice_bytes = target.slice_bytes}) {
+  const auto local = LocalAddress(first->socket());
+  const auto remote = PeerAddress(first->socket());
+  for (PathIndex path = 0; local.ok() && remote.ok() && path < paths_.count(); ++path) {
+    if (!Leads(paths_.route(path), local.value(), remote.value())) continue;
+    paths_.Keep(path, std::move(first));
+    break;
+  }
+  if (paths_.has_choice()) prober_.emplace(paths_);
+}
+
+TcpTransport::~TcpTransport() { paths_.Stop(Status(Code::kClosed, "the transport was closed")); }
 
 Result<std::shared_ptr<Attachment>> TcpTransport::Open(uint64_t segment_id, Deadline deadline) {
   auto segment = Find({segment_id, ""}, deadline);
@@ -48,113 +65,99 @@ Result<std::shared_ptr<Attachment>> TcpTransport::Open(uint64_t segment_id, Dead
 }
 
 Result<OpenReply> TcpTransport::Find(const SegmentRef& ref, Deadline deadline) {
-  auto lane = Take(deadline);
-  if (!lane.ok()) return lane.status();
-  auto segment = lane.value()->Open(ref, deadline);
-  Return(std::move(lane).value(), IsAnswer(segment.status()));
-  if (!segment.ok()) return Explain(segment.status(), deadline);
-  return segment;
+  const auto open = [&](TcpLane& lane, Patience patience) { return lane.Open(ref, patience); };
+  return Ask(open, true, deadline);
+}
+
+// Said once: a second time, it might be heard twice.
+Status TcpTransport::Notify(std::string_view data, const BatchOptions& options) {
+  const auto notify = [&](TcpLane& lane, Patience patience) -> Result<OpenReply> {
+    Status status = lane.Notify(data, patience);
+    if (!status.ok()) return status;
+    return OpenReply{};
+  };
+  return Ask(notify, false, {options.deadline, options.cancel}).status();
+}
+
+// Asks on one path after the other, those that are up first, each twice: an idle connection may
+// have died.
+Result<OpenReply> TcpTransport::Ask(const Question& question, bool is_repeatable,
+                                    Patience patience) {
+  const TcpPaths::Visit visit(paths_);
+  if (!visit.status().ok()) return visit.status();
+  const PathMask up = paths_.Schedule([](const PathScheduler& one) { return one.up(); });
+  Status last;
+  for (PathIndex at = 0; at < 4 * paths_.count(); ++at) {
+    const PathIndex path = at / 2 % paths_.count();
+    const bool is_up = (up >> path & 1) != 0;
+    const bool is_first_round = at < 2 * paths_.count();
+    if (is_up != is_first_round) continue;
+    bool was_asked = false;
+    auto answer = AskOver(path, question, patience, was_asked);
+    if (!paths_.end().ok()) return paths_.end();
+    const Code code = answer.status().code();
+    const bool is_slow = code == Code::kTimeout && paths_.has_choice();
+    const bool is_path = code == Code::kPeerUnreachable || code == Code::kWrongPeer || is_slow;
+    last = answer.status();
+    if (answer.ok()) return answer;
+    if (!is_path || (was_asked && !is_repeatable)) break;
+  }
+  if (last.code() != Code::kWrongPeer) return Named(last);
+  return Named(Status(Code::kPeerUnreachable, "the engine that was here is gone"));
+}
+
+Result<OpenReply> TcpTransport::AskOver(PathIndex path, const Question& question, Patience patience,
+                                        bool& was_asked) {
+  if (paths_.has_choice()) {
+    const double left_s = patience.deadline.seconds_left();
+    patience.deadline = Deadline::After(std::min(left_s, kAskSeconds));
+  }
+  auto taken = paths_.Take(path);
+  if (!taken.ok()) return taken.status();
+  std::unique_ptr<TcpLane> lane = std::move(taken).value();
+  Status greeted;
+  if (!lane->is_greeted()) greeted = lane->Greet(paths_.hello(), patience).status();
+  Result<OpenReply> answer = greeted;
+  was_asked = greeted.ok();
+  if (was_asked) answer = question(*lane, patience);
+  if (answer.status().code() == Code::kFenced) paths_.Stop(answer.status());
+  paths_.Return(path, std::move(lane), IsAnswer(answer.status()));
+  return answer;
 }
 
 Status TcpTransport::Execute(Op op, uint64_t segment_id, std::span<const Piece> pieces,
                              const BatchOptions& options) {
-  const Deadline deadline = options.deadline;
-  auto lane = Take(deadline);
-  if (!lane.ok()) return lane.status();
-  Status status = lane.value()->Execute(op, segment_id, pieces, options);
-  Return(std::move(lane).value(), status.ok());
-  status = Explain(std::move(status), deadline);
-  return op == Op::kWrite ? std::move(status).AsDirty() : status;
+  const TcpPaths::Visit visit(paths_);
+  if (!visit.status().ok()) return visit.status();
+  const std::vector<Piece> joined = Joined(pieces);
+  TcpSpray spray(paths_, {op, segment_id, joined, Near(options.location)}, options);
+  return Named(spray.Run());
 }
 
-Status TcpTransport::Notify(std::string_view data, const BatchOptions& options) {
-  auto lane = Take(options.deadline);
-  if (!lane.ok()) return lane.status();
-  const Status status = lane.value()->Notify(data, options.deadline);
-  Return(std::move(lane).value(), IsAnswer(status));
-  return Explain(status, options.deadline);
+// The paths from addresses near that location; all when there is none.
+PathMask TcpTransport::Near(int location) const {
+  if (location < 0 || static_cast<size_t>(location) >= near_.size()) return kAllPaths;
+  const std::vector<std::string>& hosts = near_[static_cast<size_t>(location)];
+  PathMask near = 0;
+  for (PathIndex path = 0; path < paths_.count(); ++path) {
+    const std::string& local = paths_.route(path).local;
+    if (std::find(hosts.begin(), hosts.end(), local) != hosts.end()) near |= PathMask{1} << path;
+  }
+  return near == 0 ? kAllPaths : near;
 }
 
-void TcpTransport::End(const Status& reason) {
-  std::unique_lock lock(mutex_);
-  if (end_.ok()) end_ = reason;
-  idle_.clear();
-  for (const TcpLane* lane : busy_) lane->Interrupt();
-  returned_.wait(lock, [&] { return busy_.empty(); });
-}
-
-bool TcpTransport::IsEnded() const {
-  const std::lock_guard lock(mutex_);
-  return !end_.ok();
-}
-
-void TcpTransport::AppendStatistics(std::vector<PathStatistics>& statistics) const {
-  const std::lock_guard lock(mutex_);
-  statistics.push_back({.transport = "tcp",
-                        .remote = address_.ToString(),
-                        .state = "up",
-                        .connections = idle_.size() + busy_.size()});
-}
-
-bool TcpTransport::IsAlive() const {
-  const std::lock_guard lock(mutex_);
-  return end_.ok() && (idle_.empty() || idle_.back()->IsQuiet());
-}
-
-// An idle lane that is still good, or a new one.
-Result<std::unique_ptr<TcpLane>> TcpTransport::Take(Deadline deadline) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!end_.ok()) return end_;
-    if (auto lane = PopIdle()) {
-      busy_.insert(lane.get());
-      return lane;
+// With the peer's name, where the status does not speak of a decision of this side.
+Status TcpTransport::Named(const Status& status) const {
+  switch (status.code()) {
+    case Code::kPeerUnreachable:
+    case Code::kTimeout:
+    case Code::kWire: {
+      Status named(status.code(), endpoint_ + ": " + status.message());
+      return status.is_dirty() ? std::move(named).AsDirty() : named;
     }
+    default:
+      return status;
   }
-  auto lane = Connect(deadline);
-  const std::lock_guard lock(mutex_);
-  if (!end_.ok()) return end_;
-  if (lane.ok()) busy_.insert(lane.value().get());
-  return lane;
-}
-
-std::unique_ptr<TcpLane> TcpTransport::PopIdle() {
-  while (!idle_.empty()) {
-    std::unique_ptr<TcpLane> lane = std::move(idle_.back());
-    idle_.pop_back();
-    if (lane->IsQuiet()) return lane;
-  }
-  return nullptr;
-}
-
-Result<std::unique_ptr<TcpLane>> TcpTransport::Connect(Deadline deadline) {
-  auto greeted = TcpLane::Connect(address_, hello_, deadline);
-  if (greeted.ok()) return std::move(greeted.value().lane);
-  const Status& status = greeted.status();
-  if (status.code() == Code::kFenced) End(status);
-  if (status.code() != Code::kWrongPeer) return status;
-  return Status(Code::kPeerUnreachable,
-                address_.ToString() + ": the engine that was here is gone: " + status.message());
-}
-
-void TcpTransport::Return(std::unique_ptr<TcpLane> lane, bool is_good) {
-  const std::lock_guard lock(mutex_);
-  busy_.erase(lane.get());
-  if (is_good && end_.ok() && idle_.size() < kIdleLanes) idle_.push_back(std::move(lane));
-  returned_.notify_all();
-}
-
-// A connection that breaks does not say why. The peer does, to one who asks again.
-Status TcpTransport::Explain(Status status, Deadline deadline) {
-  if (status.ok()) return status;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!end_.ok()) return end_;
-  }
-  if (status.code() != Code::kPeerUnreachable) return status;
-  auto lane = Connect(Deadline::After(std::min(kExplainSeconds, deadline.seconds_left())));
-  if (!lane.ok() && lane.status().code() == Code::kFenced) return lane.status();
-  return Status(status.code(), address_.ToString() + ": " + status.message());
 }
 
 }  // namespace mooncake

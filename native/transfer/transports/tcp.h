@@ -1,34 +1,47 @@
-// TcpTransport: reaches a peer through a pool of TCP connections.
+// TcpTransport: reaches a peer over TCP, on every path that there is.
 //
-// Thread safety: all methods may be called by any thread; each takes a lane of its own.
+// Thread safety: all methods may be called by any thread.
 #pragma once
 
-#include <condition_variable>
+#include <cstdint>
+#include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <unordered_set>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
-#include "base/socket.h"
-#include "transfer/transports/tcp_lane.h"
+#include "transfer/transports/tcp_paths.h"
+#include "transfer/transports/tcp_prober.h"
 #include "transfer/transports/transport.h"
 
 namespace mooncake {
 
 class TcpTransport : public Transport, public std::enable_shared_from_this<TcpTransport> {
  public:
-  // `hello` names whom to expect; `lane` is a first connection to it.
-  TcpTransport(Address address, const Hello& hello, std::unique_ptr<TcpLane> lane);
+  struct Target {
+    std::string endpoint;  // as the caller names the peer; for messages
+    std::vector<Route> routes;
+    Hello hello;  // names whom to expect
+    // By location of local memory, the local addresses near it; see EngineOptions::preferred.
+    std::vector<std::vector<std::string>> near = {};
+    uint64_t slice_bytes = 1u << 20;
+  };
+
+  // `first` is a connection to the peer, over one of the routes or another.
+  TcpTransport(Target target, std::unique_ptr<TcpLane> first);
   ~TcpTransport() override;
 
   Result<std::shared_ptr<Attachment>> Open(uint64_t segment_id, Deadline deadline) override;
-  void End(const Status& reason) override;
-  bool IsEnded() const override;
-  void AppendStatistics(std::vector<PathStatistics>& statistics) const override;
+  void End(const Status& reason) override { paths_.End(reason); }
+  bool IsEnded() const override { return !paths_.end().ok(); }
+  void AppendStatistics(std::vector<PathStatistics>& statistics) const override {
+    paths_.AppendStatistics(statistics);
+  }
 
   // False when the peer has closed the connection that was used last.
-  bool IsAlive() const;
+  bool IsAlive() const { return paths_.IsAlive(); }
   // What the peer says of a segment; kNotFound when it has none.
   Result<OpenReply> Find(const SegmentRef& ref, Deadline deadline);
   Status Execute(Op op, uint64_t segment_id, std::span<const Piece> pieces,
@@ -36,20 +49,18 @@ class TcpTransport : public Transport, public std::enable_shared_from_this<TcpTr
   Status Notify(std::string_view data, const BatchOptions& options);
 
  private:
-  Result<std::unique_ptr<TcpLane>> Take(Deadline deadline);
-  Result<std::unique_ptr<TcpLane>> Connect(Deadline deadline);
-  std::unique_ptr<TcpLane> PopIdle();
-  void Return(std::unique_ptr<TcpLane> lane, bool is_good);
-  Status Explain(Status status, Deadline deadline);
+  using Question = std::function<Result<OpenReply>(TcpLane& lane, Patience patience)>;
 
-  const Address address_;
-  const Hello hello_;
+  Result<OpenReply> Ask(const Question& question, bool is_repeatable, Patience patience);
+  Result<OpenReply> AskOver(PathIndex path, const Question& question, Patience patience,
+                            bool& was_asked);
+  PathMask Near(int location) const;
+  Status Named(const Status& status) const;
 
-  mutable std::mutex mutex_;
-  std::condition_variable returned_;
-  Status end_;  // why operations fail; Ok while they need not
-  std::vector<std::unique_ptr<TcpLane>> idle_;
-  std::unordered_set<const TcpLane*> busy_;
+  const std::string endpoint_;
+  const std::vector<std::vector<std::string>> near_;
+  TcpPaths paths_;
+  std::optional<TcpProber> prober_;  // where there is more than one path
 };
 
 }  // namespace mooncake
