@@ -1,74 +1,36 @@
 #include "transfer/probe.h"
 
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <memory>
 #include <utility>
 
 #include "base/random.h"
 #include "base/socket.h"
 #include "transfer/protocol.h"
+#include "transfer/transports/tcp_route.h"
 
 namespace mooncake {
 namespace {
 
 constexpr int kRepeats = 3;
 
-struct FreeAddrInfo {
-  void operator()(addrinfo* info) const { freeaddrinfo(info); }
-};
-using AddrInfo = std::unique_ptr<addrinfo, FreeAddrInfo>;
-
-Result<AddrInfo> Numeric(const Address& address) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const std::string port = std::to_string(address.port);
-  const int error = getaddrinfo(address.host.c_str(), port.c_str(), &hints, &found);
-  if (error == 0) return AddrInfo(found);
-  return Status(Code::kInvalidArgument, address.host + ": " + gai_strerror(error));
-}
-
-Status Refused(const char* what, int error) {
-  return Status(Code::kPeerUnreachable, std::string(what) + ": " + std::strerror(error));
-}
-
-Status AwaitConnected(const Fd& socket, Deadline deadline) {
-  auto ready = WaitFor(socket, POLLOUT, deadline);
-  if (!ready.ok()) return Status(ready.status().code(), "connect: " + ready.status().message());
-  int error = 0;
-  socklen_t size = sizeof error;
-  getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  return error == 0 ? Status::Ok() : Refused("connect", error);
-}
-
 // Both hosts are numeric.
 Result<Fd> ConnectFrom(const std::string& local, const Address& remote, Deadline deadline) {
-  auto from = Numeric({local, 0});
-  auto to = Numeric(remote);
+  auto from = ResolveNumeric({local, 0});
+  auto to = ResolveNumeric(remote);
   if (!from.ok()) return from.status();
   if (!to.ok()) return to.status();
-  const addrinfo& target = *to.value();
-  Fd socket(::socket(target.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) return SystemError("socket");
-  const int on = 1;
-  setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  if (bind(socket.get(), from.value()->ai_addr, from.value()->ai_addrlen) != 0) {
-    return Refused(("from " + local).c_str(), errno);
+  auto socket = StartConnect(to.value(), &from.value());
+  if (!socket.ok()) {
+    return Status(Code::kPeerUnreachable, "from " + local + ": " + socket.status().message());
   }
-  if (connect(socket.get(), target.ai_addr, target.ai_addrlen) != 0 && errno != EINPROGRESS) {
-    return Refused("connect", errno);
-  }
-  MC_RETURN_IF_ERROR(AwaitConnected(socket, deadline));
-  return socket;
+  auto ready = WaitFor(socket.value(), POLLOUT, deadline);
+  if (!ready.ok()) return Status(ready.status().code(), "connect: " + ready.status().message());
+  const int error = ConnectError(socket.value());
+  if (error == 0) return socket;
+  return Status(Code::kPeerUnreachable, std::string("connect: ") + std::strerror(error));
 }
 
 // One question and its answer, whose body is at most `longest`.
@@ -126,6 +88,16 @@ Result<double> Echo(const Fd& socket, uint32_t size, Deadline deadline) {
   return best;
 }
 
+Result<std::vector<std::string>> Endpoints(const HelloReply& reply, const Fd& socket) {
+  auto answered = PeerAddress(socket);
+  if (!answered.ok()) return answered.status();
+  std::vector<std::string> found;
+  for (const Address& address : Reachable(reply.endpoints, answered.value())) {
+    found.push_back(address.ToString());
+  }
+  return found;
+}
+
 }  // namespace
 
 Result<PathProbe> ProbePath(const std::string& local, const std::string& remote,
@@ -143,7 +115,9 @@ Result<PathProbe> ProbePath(const std::string& local, const std::string& remote,
   probe.connect_s = MonotonicSeconds() - start;
   probe.engine_id = reply.value().engine_id;
   probe.host_id = reply.value().host_id;
-  probe.endpoints = {remote};
+  auto endpoints = Endpoints(reply.value(), socket.value());
+  if (!endpoints.ok()) return endpoints.status();
+  probe.endpoints = std::move(endpoints).value();
   auto latency = Echo(socket.value(), 0, deadline);
   if (!latency.ok()) return latency.status();
   probe.latency_s = latency.value();

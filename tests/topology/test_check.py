@@ -12,14 +12,16 @@ from mooncake_core.config import TransferConfig
 from mooncake_core.errors import PeerUnreachable, TransferTimeout, WireError
 from mooncake_core.topology import Host, Nic, read_host
 from mooncake_core.topology.check import check_paths, rounds
+from mooncake_core.topology.verdicts import usable_nics
 from mooncake_core.transfer import TransferEngine
 
 LOOPBACK = Host(nics=(Nic(name="lo", kind="loopback", addresses=("127.0.0.1/8", "::1/128")),))
 
 
 @contextmanager
-def engine(listen: str) -> Iterator[str]:
-    running = TransferEngine(TransferConfig(listen=listen, protocol="tcp"))
+def engine(listen: str, *addresses: str) -> Iterator[str]:
+    config = TransferConfig(listen=listen, protocol="tcp", addresses=addresses)
+    running = TransferEngine(config)
     try:
         yield running.endpoint
     finally:
@@ -83,6 +85,23 @@ def test_a_local_address_that_is_gone_fails_alone() -> None:
 def test_this_hosts_own_addresses_reach_an_engine_on_all_of_them() -> None:
     with engine("127.0.0.1:0") as endpoint:
         assert all(not path.error for path in check_paths(read_host(), endpoint) if path.local)
+
+
+def test_further_addresses_of_the_peer_are_learned_from_it() -> None:
+    host = read_host()
+    found = [
+        str(interface.ip)
+        for nic in usable_nics(host)
+        for interface in nic.interfaces()
+        if not interface.ip.is_link_local
+    ]
+    if len(found) < 2:
+        pytest.skip("this host has fewer than two addresses that lead somewhere")
+    first, second, *_ = (f"[{each}]" if ":" in each else each for each in found)
+    with engine(f"{first}:0", found[1]) as endpoint:
+        paths = check_paths(host, endpoint)
+    assert {path.remote.rpartition(":")[0] for path in paths} == {first, second}
+    assert all(not path.error for path in paths)
 
 
 def test_nobody_there_is_told_at_once() -> None:
