@@ -8,7 +8,9 @@ from mooncake_core.config.tables import TransferConfig
 from mooncake_core.transfer import TransferEngine
 from tests.transfer.peer import Peer
 
-SAME_HOST = {"shm": "shm", "lent": "shm", "tcp": "network"}
+SAME_HOST = {"shm": "shm", "lent": "shm", "tcp": "network", "paths": "network"}
+FURTHER = {"paths": ("127.0.0.2",)}
+"""Addresses of both sides, besides 127.0.0.1."""
 
 
 @pytest.fixture(params=["shm", "tcp"])
@@ -18,7 +20,10 @@ def transport(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def engine(transport: str) -> Iterator[TransferEngine]:
-    config = TransferConfig(same_host=SAME_HOST[transport])  # type: ignore[arg-type]
+    config = TransferConfig(
+        same_host=SAME_HOST[transport],  # type: ignore[arg-type]
+        addresses=FURTHER.get(transport, ()),
+    )
     engine = TransferEngine(config)
     yield engine
     engine.close()
@@ -29,7 +34,7 @@ def start_peer(transport: str) -> Iterator[Callable[..., Peer]]:
     peers: list[Peer] = []
 
     def start(listen: str = "127.0.0.1:0") -> Peer:
-        peers.append(Peer(SAME_HOST[transport], listen))
+        peers.append(Peer(SAME_HOST[transport], listen, FURTHER.get(transport, ())))
         return peers[-1]
 
     yield start

@@ -48,7 +48,7 @@ class MemoryOwner:
         self.is_released = threading.Event()
         self._fault = point, act
         self._links: list[socket.socket] = []
-        self._threads = [threading.Thread(target=self._accept)]
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
 
     @property
@@ -84,7 +84,7 @@ class MemoryOwner:
             while True:
                 link, _ = self._listener.accept()
                 self._links.append(link)
-                thread = threading.Thread(target=self._serve, args=(link,))
+                thread = threading.Thread(target=self._serve, args=(link,), daemon=True)
                 self._threads.append(thread)
                 thread.start()
 

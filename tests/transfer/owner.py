@@ -11,6 +11,7 @@ import random
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -44,37 +45,46 @@ class Owner:
         size_bytes: int,
         *faults: Fault,
         listen: tuple[str, int] = ("127.0.0.1", 0),
+        further_hosts: tuple[str, ...] = (),
         host_id: str = "another host",
         unix_name: str = "",
     ) -> None:
         self.memory = bytearray(random.Random(size_bytes).randbytes(size_bytes))
         self.engine_id = random.SystemRandom().randrange(1, 1 << 64)
         self.reached = threading.Event()
-        """A fault has struck."""
+        """A fault has struck,"""
+        self.reached_s = 0.0
+        """and when, by time.perf_counter()."""
         self.released = threading.Event()
         """Those who were silent go on."""
         self._host_id, self._unix_name = host_id, unix_name
         self._faults = faults
         self._lock = threading.Lock()
         self._links: set[socket.socket] = set()
-        self._listener = socket.create_server(listen, backlog=64)
-        self.address: tuple[str, int] = self._listener.getsockname()
-        self._threads = [threading.Thread(target=self._accept)]
-        self._threads[0].start()
+        self._lanes: dict[int, socket.socket] = {}
+        addresses = [listen, *((host, 0) for host in further_hosts)]
+        self._listeners = [socket.create_server(one, backlog=64) for one in addresses]
+        self.address: tuple[str, int] = self._listeners[0].getsockname()
+        self.endpoints = ["{}:{}".format(*one.getsockname()) for one in self._listeners]
+        """The first is the one that is given out."""
+        self._threads: list[threading.Thread] = []
+        for listener in self._listeners:
+            self._start(self._accept, listener)
+
+    def _start(self, run: Callable[[socket.socket], None], link: socket.socket) -> None:
+        thread = threading.Thread(target=run, args=(link,), daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     @property
     def endpoint(self) -> str:
-        host, port = self.address
-        return f"{host}:{port}"
-
-    @property
-    def endpoints(self) -> list[str]:
-        return [self.endpoint]
+        return self.endpoints[0]
 
     def die(self) -> None:
         """End all connections and listen no more, as the kernel does for a killed process."""
         with self._lock:
-            hang_up(self._listener)
+            for listener in self._listeners:
+                hang_up(listener)
             for link in self._links:
                 with contextlib.suppress(OSError):
                     _reset_when_closed(link)
@@ -98,17 +108,14 @@ class Owner:
         for thread in self._threads:
             thread.join(10)
             assert not thread.is_alive(), "an owner's thread hangs"
-        self._listener.close()
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while True:
-                link, _ = self._listener.accept()
+                link, _ = listener.accept()
                 with self._lock:
                     self._links.add(link)
-                thread = threading.Thread(target=self._serve, args=(link,))
-                self._threads.append(thread)
-                thread.start()
+                self._start(self._serve, link)
 
     def _serve(self, link: socket.socket) -> None:
         count = 0
@@ -125,7 +132,8 @@ class Owner:
     ) -> None:
         points = {wire.HELLO: "hello", wire.OPEN: "open", wire.CLOSE_LANE: "fence"}
         if kind in points:
-            answer = self._control(kind, wire.receive_exactly(link, length), request_id)
+            body = wire.receive_exactly(link, length)
+            answer = self._control(link, kind, body, request_id)
             return self._send(link, answer, points[kind])
         if fault := self._fault("request"):
             fault.act(self, link, b"")
@@ -156,19 +164,22 @@ class Owner:
             for fault in self._faults:
                 if fault.point == point and fault.times > 0:
                     fault.times -= 1
+                    self.reached_s = self.reached_s or time.perf_counter()
                     self.reached.set()
                     return fault
         return None
 
-    def _control(self, kind: int, body: bytes, request_id: int) -> bytes:
-        fields = msgpack.decode(body)
-        greeting = [self.engine_id, self._host_id, self._unix_name, self.endpoints]
-        said = {
-            wire.HELLO: msgpack.encode(greeting[: 1 + len(fields)]),
-            wire.OPEN: msgpack.encode([fields[0], len(self.memory), False]),
-            wire.CLOSE_LANE: b"",
-        }
-        return Frame(wire.ANSWER_OF[kind], said[kind], request_id).pack()
+    def _control(self, link: socket.socket, kind: int, body: bytes, request_id: int) -> bytes:
+        if kind == wire.HELLO:
+            self._lanes[msgpack.decode(body, type=wire.Hello).lane_id] = link
+            greeting = [self.engine_id, self._host_id, self._unix_name, self.endpoints]
+            said = msgpack.encode(greeting)
+        elif kind == wire.OPEN:
+            said = wire.OpenReply(msgpack.decode(body)[0], len(self.memory)).pack()
+        else:
+            hang_up(self._lanes[msgpack.decode(body)[0]])
+            said = b""
+        return Frame(wire.ANSWER_OF[kind], said, request_id).pack()
 
     def _carry_out(self, kind: int, body: bytes, request_id: int) -> bytes:
         pieces = wire.pieces_of(body)

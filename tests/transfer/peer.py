@@ -118,8 +118,9 @@ class Driven:
             return int(next(line.split()[1] for line in file if line.startswith("VmRSS")))
 
 
-def serve(pipe: Connection, same_host: str, listen: str) -> None:
-    driven = Driven(TransferConfig(same_host=same_host, listen=listen))  # type: ignore[arg-type]
+def serve(pipe: Connection, same_host: str, listen: str, addresses: tuple[str, ...]) -> None:
+    config = TransferConfig(same_host=same_host, listen=listen, addresses=addresses)  # type: ignore[arg-type]
+    driven = Driven(config)
     while True:
         try:
             name, args = pipe.recv()
@@ -134,10 +135,14 @@ def serve(pipe: Connection, same_host: str, listen: str) -> None:
 class Peer:
     """This side of the pipe: `peer.call("create", 4096)`."""
 
-    def __init__(self, same_host: str, listen: str = "127.0.0.1:0") -> None:
+    def __init__(
+        self, same_host: str, listen: str = "127.0.0.1:0", addresses: tuple[str, ...] = ()
+    ) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, other = context.Pipe()
-        self.process = context.Process(target=serve, args=(other, same_host, listen), daemon=True)
+        self.process = context.Process(
+            target=serve, args=(other, same_host, listen, addresses), daemon=True
+        )
         self.process.start()
         other.close()
 

@@ -34,6 +34,9 @@ ENDS = (faults.close, faults.reset, faults.end)
 OPS = ("read", "write")
 GREETING: tuple[Point, ...] = ("hello", "open")
 MOVING: tuple[Point, ...] = ("request", "payload", "answer", "second")
+# While each connection brings an answer, a batch goes on with the next.
+FINAL = [(point, act) for point in (*GREETING, *MOVING[:-1]) for act in ENDS]
+FINAL.append(("second", faults.end))
 
 
 @pytest.fixture
@@ -81,13 +84,10 @@ def assert_the_restarted_owner_works(local: Local, op: str, failed: Owner) -> No
 
 
 @pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("act", ENDS, ids=lambda act: act.__name__)
-@pytest.mark.parametrize("point", [*GREETING, *MOVING])
+@pytest.mark.parametrize(("point", "act"), FINAL, ids=lambda one: getattr(one, "__name__", one))
 def test_connections_that_all_end_are_reported_at_once(
     engine: TransferEngine, op: str, act: Act, point: Point
 ) -> None:
-    if point == "second" and act is not faults.end:
-        pytest.skip("each connection carries something, so the batch goes on with the next")
     local = Local(engine)
     owner = Owner(SIZE, Fault(point, act))
     is_dirty = op == "write" and point in MOVING
@@ -110,6 +110,38 @@ def test_a_batch_goes_on_over_another_connection_when_one_ends(
         assert owner.reached.is_set()
         assert local.memory == owner.memory
     assert sum(path.failures for path in engine.statistics()) == 1
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_a_batch_goes_on_while_each_connection_brings_something(
+    engine: TransferEngine, op: str
+) -> None:
+    local = Local(engine)
+    with Owner(SIZE, Fault("second", faults.reset)) as owner:
+        local.move(op, owner.endpoint)
+        assert local.memory == owner.memory
+
+
+FENCES = {
+    "end": (faults.end, PeerUnreachable, AT_ONCE),
+    "close": (faults.close, PeerUnreachable, AT_ONCE),
+    "silence": (faults.fall_silent, TransferTimeout, AT_THE_DEADLINE),
+    "garbage": (faults.say(faults.header(kind=wire.WRITE_REPLY)), WireError, AT_ONCE),
+}
+
+
+@pytest.mark.parametrize("fence", FENCES.values(), ids=FENCES)
+def test_a_write_whose_lost_connection_cannot_be_fenced_fails(
+    engine: TransferEngine, fence: tuple[Act, type[MooncakeError], tuple[float, float]]
+) -> None:
+    act, kind, limits_s = fence
+    local = Local(engine)
+    owner = Owner(SIZE, Fault("payload", faults.close, 1), Fault("fence", act))
+    timeout_s = LIMIT_S if kind is TransferTimeout else 20
+    with fails(kind, is_dirty=True, limits_s=limits_s):
+        local.move("write", owner.endpoint, timeout_s)
+    owner.close()
+    assert_the_restarted_owner_works(local, "write", owner)
 
 
 @pytest.mark.parametrize("op", OPS)

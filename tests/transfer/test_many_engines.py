@@ -54,6 +54,18 @@ def test_twenty_thousand_small_transfers_use_a_few_sockets(
         remote.write(*batch)
 
 
+@pytest.mark.parametrize("transport", ["tcp"])
+def test_engines_that_come_and_go_leave_few_sockets_behind(peer: Peer) -> None:
+    endpoint, segment_id = peer.call("endpoint"), peer.call("create", 4096)
+    for _ in range(200):
+        engine = TransferEngine(TransferConfig(same_host="network"))
+        remote = engine.open_segment(endpoint, segment_id)
+        with engine.register(bytearray(64)) as buffer:
+            remote.write(numbers(buffer.address), numbers(0), numbers(64))
+        engine.close()
+    assert socket_states(endpoint).count(TIME_WAIT) < 50
+
+
 def start_and_reach_others(pipe: Connection) -> None:
     """An engine a round: tell where it is, and read what each other one holds."""
     for number in iter(pipe.recv, None):

@@ -17,12 +17,13 @@ from tests.transfer.peer import Peer, numbers, wait_until
 MIB = 1 << 20
 SIZE = 32 * MIB
 LIMIT_S = 0.5
+TCP = ("tcp", "paths")
 OPS = ("read", "write")
 
 
-@pytest.fixture(params=["shm", "lent", "tcp"])
+@pytest.fixture(params=["shm", "lent", "tcp", "paths"])
 def transport(request: pytest.FixtureRequest) -> str:
-    """lent: by process_vm_readv and process_vm_writev."""
+    """lent: by process_vm_readv and process_vm_writev; paths: over TCP between two addresses."""
     return str(request.param)
 
 
@@ -70,7 +71,7 @@ def opened(engine: TransferEngine, transport: str) -> Callable[..., RemoteSegmen
         else:
             segment_id = peer.call("create", size)
         remote = engine.open_segment(peer.call("endpoint"), segment_id)
-        assert remote.transport == ("tcp" if transport == "tcp" else "shm")
+        assert remote.transport == ("tcp" if transport in TCP else "shm")
         return remote
 
     return open_it
@@ -189,7 +190,7 @@ def test_a_peer_that_is_stopped_while_bytes_move(
     """Mapped memory needs nobody on the other side; over the network the deadline ends it."""
     work = Work(engine, opened(peer), op, limit_s=1.0)
     with peer.stopped():
-        if transport != "tcp":
+        if transport not in TCP:
             count = work.count
             wait_until(lambda: work.count > count + 2)
         else:
@@ -198,7 +199,7 @@ def test_a_peer_that_is_stopped_while_bytes_move(
             assert error.is_dirty is (op == "write")
             assert 1.0 <= work.failed_s - work.started_s < 1.35
             left = bytes(work.memory.buffer)
-    if transport == "tcp":
+    if transport in TCP:
         assert_every_byte_moves(engine, peer)  # by when it has said what it had to say
         assert bytes(work.memory.buffer) == left
     else:

@@ -31,6 +31,7 @@ class Body(Struct, array_like=True, frozen=True):
 class Hello(Body, frozen=True):
     peer_id: int
     expected_engine_id: int = 0
+    lane_id: int = 1
 
 
 class Number(Body, frozen=True):
@@ -46,6 +47,12 @@ class Map(Body, frozen=True):
     handle: int
     segment_id: int
     is_writable: bool
+
+
+class OpenReply(Body, frozen=True):
+    segment_id: int
+    size_bytes: int
+    is_read_only: bool = False
 
 
 class MapReply(Body, frozen=True):
