@@ -120,8 +120,17 @@ TEST(AnOwnerRefusesToHaveReadOnlyMemoryWritten) {
   auto greeted = TcpLane::Connect(address, {7, 0}, Soon()).value();
   std::vector<uint8_t> other(100, 2);
   const Piece piece{reinterpret_cast<uint64_t>(other.data()), 0, 100};
-  const Status status = greeted.lane->Execute(Op::kWrite, segment->id(), {&piece, 1}, {Soon()});
-  EXPECT(status.code() == Code::kReadOnly);
+  Bytes request = EncodeBatch(Message::kWrite, 9, segment->id(), {&piece, 1});
+  request.insert(request.end(), other.begin(), other.end());
+  const Fd& socket = greeted.lane->socket();
+  EXPECT(SendAll(socket, request.data(), request.size(), Soon()).ok());
+  FrameHeaderBytes bytes;
+  EXPECT(RecvAll(socket, bytes.data(), bytes.size(), Soon()).ok());
+  const FrameHeader header = DecodeFrameHeader(bytes).value();
+  Bytes answer(header.body_bytes);
+  EXPECT(RecvAll(socket, answer.data(), answer.size(), Soon()).ok());
+  EXPECT(static_cast<Message>(header.type) == Message::kError);
+  EXPECT(DecodeError(answer).code() == Code::kReadOnly);
   EXPECT(lent == std::vector<uint8_t>(100, 1));
   EXPECT(owner->CloseSegment(*segment, Soon()));
 }
