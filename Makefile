@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 NATIVE := CMakeLists.txt $(shell find native -type f 2>/dev/null)
 ARGS ?=
 
-.PHONY: help up test unit cluster check format native native-check bench clean
+.PHONY: help up test unit cluster check format native native-check bench soak clean
 
 help:  ## List the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -51,6 +51,10 @@ native-check: $(VENV)/.test  ## The native tests under ASan with UBSan, then und
 
 bench: $(VENV)/.serve $(VENV)/.test  ## The prefix reuse table (takes minutes; nothing else should run)
 	$(BIN)/python benchmarks/prefix_reuse.py $(ARGS)
+
+soak: $(VENV)/.core  ## The transfer engine for ten minutes, with connections cut at random
+	@$(BIN)/mooncake te-bench --loopback --transport tcp --soak 600 \
+	  --transfer-addresses 127.0.0.2,127.0.0.3 $(ARGS)
 
 clean:  ## Remove what the other commands made
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -9,7 +9,14 @@ from mooncake_cli.render import print_table
 from mooncake_core.te_bench.compare import Comparison
 from mooncake_core.te_bench.figures import Latency
 from mooncake_core.te_bench.recompute import verdict
-from mooncake_core.te_bench.report import CaseResult, Report, best_row, shares
+from mooncake_core.te_bench.report import (
+    CaseResult,
+    FaultResult,
+    Report,
+    SoakResult,
+    best_row,
+    shares,
+)
 
 _COLUMNS = ["load", "GB/s", "of base", "op/s", "p50 p90 p99 p99.9", "CPU s/GB"]
 
@@ -25,6 +32,10 @@ def print_report(report: Report) -> None:
         print(f"{asked}: {choice}")
     if report.rows:
         _print_rows(report)
+    if report.faults:
+        _print_faults(report.faults)
+    if report.soak is not None:
+        _print_soak(report.soak)
     if report.kv is not None and report.rows:
         print(verdict(report.kv, best_row(report.rows).gb_per_s * 1e9))
     if not report.is_complete:
@@ -69,6 +80,46 @@ def _print_rows(report: Report) -> None:
             print(f"{row.case.name}: {text}")
         if row.resent_slices or row.failures:
             print(f"{row.case.name}: {row.resent_slices} slices resent, {row.failures} failures")
+
+
+def _print_faults(faults: Sequence[FaultResult]) -> None:
+    for fault in faults:
+        print(
+            f"{fault.what}: noticed after {_after(fault.detected_s)}, used again after "
+            f"{_after(fault.used_again_s)}; longest call {_time(fault.longest_call_s)}; "
+            f"{fault.resent_slices} slices resent"
+        )
+        print(f"  {fault.error or 'no error'}; every byte of {fault.calls} calls is right")
+
+
+def _print_soak(soak: SoakResult) -> None:
+    print(
+        f"{soak.seconds:.0f} s: {soak.calls:,} calls, {soak.bytes / 1e9:.2f} GB, every byte "
+        f"verified; {soak.cuts} times connections were cut"
+    )
+    shown = soak.moments[:: max(1, len(soak.moments) // 8)]
+    rows = [
+        (
+            f"{moment.at_s:.1f} s",
+            f"{moment.initiator.rss_bytes >> 20} | {moment.target.rss_bytes >> 20}",
+            f"{moment.initiator.fds} | {moment.target.fds}",
+            f"{moment.initiator.sockets} | {moment.target.sockets}",
+            str(moment.time_wait),
+        )
+        for moment in shown
+    ]
+    columns = ["at", "MiB, here | target", "descriptors", "sockets", "TIME_WAIT"]
+    print_table(columns, rows)
+    for error in soak.errors:
+        print(f"error: {error}")
+    for what in soak.grown:
+        print(f"grown: {what}")
+    if not soak.errors and not soak.grown:
+        print("flat: memory, descriptors and sockets did not grow")
+
+
+def _after(seconds: float | None) -> str:
+    return "(never)" if seconds is None else _time(seconds)
 
 
 def _grouped(rows: Sequence[CaseResult]) -> dict[tuple[str, str], list[CaseResult]]:

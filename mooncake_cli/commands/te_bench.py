@@ -19,6 +19,7 @@ from mooncake_core.errors import ConfigError, MooncakeError
 from mooncake_core.te_bench.bench import Bench
 from mooncake_core.te_bench.compare import compare
 from mooncake_core.te_bench.control import Control
+from mooncake_core.te_bench.faults import for_faults
 from mooncake_core.te_bench.loopback import LoopbackTarget
 from mooncake_core.te_bench.options import BenchConfig
 from mooncake_core.te_bench.plot import draw, require_matplotlib
@@ -55,8 +56,9 @@ def measure_loopback(
         print("say --loopback, or one of target, run, compare; --help tells more", file=sys.stderr)
         raise typer.Exit(2)
     _prepare(plot)
+    config = for_faults(config, is_loopback=True) if config.fault else config
     with LoopbackTarget(config.transfer) as target:
-        _measure(target.address, config, (plot, progress, as_json))
+        _measure(target.address, config, (plot, progress, as_json), target)
 
 
 def measure_remote(
@@ -68,6 +70,7 @@ def measure_remote(
 ) -> None:
     """Measure a target that runs elsewhere."""
     _prepare(plot)
+    config = for_faults(config, is_loopback=False) if config.fault else config
     _measure(target, config, (plot, progress, as_json))
 
 
@@ -117,11 +120,14 @@ def _prepare(plot: Path | None) -> None:
 
 
 def _measure(
-    address: str, config: BenchConfig, output: tuple[Path | None, bool | None, bool]
+    address: str,
+    config: BenchConfig,
+    output: tuple[Path | None, bool | None, bool],
+    target: LoopbackTarget | None = None,
 ) -> None:
     plot, progress, as_json = output
     with Control(address) as control, Progress(progress) as say:
-        bench = Bench(control, config, say)
+        bench = Bench(control, config, say, target)
         is_interrupted, error = False, None
         try:
             bench.run()
@@ -139,6 +145,8 @@ def _measure(
         raise error
     if is_interrupted:
         raise typer.Exit(INTERRUPTED)
+    if report.is_bad:
+        raise typer.Exit(1)
 
 
 def _share(text: str) -> float:

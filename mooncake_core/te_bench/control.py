@@ -126,7 +126,7 @@ class Control:
     """
 
     def __init__(self, address: str) -> None:
-        self._address = address
+        self.address = address
         try:
             self._socket = socket.create_connection(_split(address), timeout=SPEAK_S)
         except OSError as error:
@@ -146,11 +146,11 @@ class Control:
             self._socket.sendall(msgspec.json.encode(request) + b"\n")
             line = self._lines.readline(MAX_LINE_BYTES)
         except TimeoutError as error:
-            raise TransferTimeout(f"{self._address}: the target does not answer") from error
+            raise TransferTimeout(f"{self.address}: the target does not answer") from error
         except OSError as error:
-            raise PeerUnreachable(f"{self._address}: the target is gone: {error}") from error
+            raise PeerUnreachable(f"{self.address}: the target is gone: {error}") from error
         if not line:
-            raise PeerUnreachable(f"{self._address}: the target closed the connection")
+            raise PeerUnreachable(f"{self.address}: the target closed the connection")
         return self._read(line, kind)
 
     def close(self) -> None:
@@ -180,11 +180,11 @@ class Control:
         try:
             answer = msgspec.json.decode(line, type=Answer)
         except msgspec.DecodeError as error:
-            raise WireError(f"{self._address}: no te-bench target: {error}") from error
+            raise WireError(f"{self.address}: no te-bench target: {error}") from error
         if isinstance(answer, Refused):
-            raise MooncakeError(f"{self._address}: {answer.problem}")
+            raise MooncakeError(f"{self.address}: {answer.problem}")
         if not isinstance(answer, kind):
-            raise WireError(f"{self._address}: answered {answer!r} instead of {kind.__name__}")
+            raise WireError(f"{self.address}: answered {answer!r} instead of {kind.__name__}")
         return answer
 
 

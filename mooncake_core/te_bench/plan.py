@@ -24,6 +24,7 @@ from mooncake_core.te_bench.options import BenchConfig
 from mooncake_core.units import format_size, parse_size
 
 Direction = Literal["read", "write", "both"]
+DIRECTIONS: tuple[Direction, ...] = ("read", "write", "both")
 Positive = Annotated[int, Meta(ge=1, lt=1 << 40)]
 T = TypeVar("T")
 

@@ -92,7 +92,8 @@ class CaseResult(Struct, frozen=True, kw_only=True):
 class FaultResult(Struct, frozen=True, kw_only=True):
     """One thing that was broken, and what became of it."""
 
-    fault: Literal["lane", "path", "peer"]
+    fault: str
+    """lane, path or peer."""
     what: str
     """That was cut or killed."""
     detected_s: float | None
@@ -115,6 +116,9 @@ class Moment(Struct, frozen=True, kw_only=True):
     initiator: Usage
     target: Usage
     time_wait: int
+    """TCP sockets of the engine that wait for their number to be free again."""
+    recent_cuts: int
+    """In the minute before; each leaves some of these sockets."""
 
 
 class SoakResult(Struct, frozen=True, kw_only=True):
@@ -154,6 +158,12 @@ class Report(Struct, frozen=True, kw_only=True):
     def has_results(self) -> bool:
         """Whether anything was measured."""
         return bool(self.rows or self.faults or self.soak)
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether a fault that should be survived was not, or a soak found something."""
+        is_lost = any(fault.error and fault.fault != "peer" for fault in self.faults)
+        return is_lost or (self.soak is not None and bool(self.soak.errors or self.soak.grown))
 
 
 def make_result(

@@ -32,6 +32,7 @@ class Session:
 
     def __init__(self, control: Control, transport: Transport, config: TransferConfig) -> None:
         self.control = control
+        self.config = config
         same_host: Literal["shm", "network"] = "network" if transport == "tcp" else "shm"
         self.engine = TransferEngine(msgspec.structs.replace(config, same_host=same_host))
         try:

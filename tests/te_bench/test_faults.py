@@ -1,0 +1,77 @@
+"""Faults and soaks, through the command."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from mooncake_core.te_bench.process import Usage
+from mooncake_core.te_bench.report import Moment
+from mooncake_core.te_bench.soak import what_grew
+
+
+def measured(*arguments: str, code: int = 0) -> dict[str, Any]:
+    answer = subprocess.run(
+        [sys.executable, "-m", "mooncake_cli", "te-bench", "--loopback", "--json", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert answer.returncode == code, answer.stderr + answer.stdout
+    report: dict[str, Any] = json.loads(answer.stdout)
+    return report
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_a_killed_peer_is_an_error_and_its_successor_is_used(transport: str) -> None:
+    report = measured("--fault=peer", "--block=1MiB", f"--transport={transport}")
+    (found,) = report["faults"]
+    assert "PeerUnreachable" in found["error"]
+    assert found["detected_s"] < 5 and found["used_again_s"] < 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--loopback", "--fault=lane", "--transport=shm"), "a lane is of tcp, not shm"),
+        (("run", "127.0.0.1:1", "--fault=peer"), "must be --loopback's"),
+        (("--loopback", "--fault=lain"), "is none of"),
+    ],
+)
+def test_a_fault_that_cannot_be_had_is_refused(arguments: tuple[str, ...], problem: str) -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "mooncake_cli", "te-bench", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert answer.returncode == 1 and problem in answer.stderr and answer.stdout == ""
+
+
+def moment(rss_mib: int = 100, fds: int = 20, time_wait: int = 0, cuts: int = 0) -> Moment:
+    usage = Usage(cpu_s=1, rss_bytes=rss_mib << 20, fds=fds, sockets=8)
+    return Moment(at_s=1, initiator=usage, target=usage, time_wait=time_wait, recent_cuts=cuts)
+
+
+def test_what_goes_up_and_down_has_not_grown() -> None:
+    assert what_grew(tuple(moment(rss_mib=100 + 10 * (at % 3)) for at in range(90))) == ()
+
+
+def test_growth_before_the_first_third_is_warming_up() -> None:
+    assert what_grew((moment(rss_mib=10),) * 5 + (moment(rss_mib=200),) * 10) == ()
+
+
+def test_what_keeps_growing_is_named() -> None:
+    grown = what_grew(tuple(moment(rss_mib=100 + at, fds=20 + at) for at in range(90)))
+    assert [what.split(":")[0] for what in grown] == [
+        *("initiator.rss_bytes", "initiator.fds", "target.rss_bytes", "target.fds")
+    ]
+
+
+def test_sockets_that_wait_are_held_against_the_cuts() -> None:
+    assert what_grew((moment(time_wait=200, cuts=100),) * 6) == ()
+    assert what_grew((moment(time_wait=200, cuts=10),) * 6) == ("time_wait: 200 after 10 cuts",)
