@@ -16,6 +16,9 @@
 // background one that foreground ones hold up. So a batch that has to wait either has an answer
 // to wait for or is to ask again at NextEventS; no batch has to wake another.
 //
+// A background batch gets nothing on a path that foreground slices use, and nothing anywhere while
+// a foreground batch waits; but one that has had nothing for a quarter of a second gets one slice.
+//
 // Invariants: a path that is not up gets no slice; every slice that starts ends in exactly one of
 // Completed and Returned.
 #pragma once
