@@ -17,13 +17,13 @@ Whoever opens connections and sends half a request on each would otherwise hold 
 def bind(address: str, key: str) -> socket.socket:
     """Return a listening socket for "host:port", or raise ConfigError that starts with `key`."""
     host, _, port = address.rpartition(":")
-    host = host.strip("[]")
     try:
-        return socket.create_server(
-            (host, int(port)),
-            family=socket.AF_INET6 if ":" in host else socket.AF_INET,
-            backlog=512,
+        found = socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
+        # A name that has both kinds is taken for its IPv4 address.
+        family, *_, where = min(found, key=lambda each: each[0] != socket.AF_INET)
+        return socket.create_server(where, family=family, backlog=512)
     except (OSError, OverflowError) as error:
         in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
         problem = "is in use; name another port, or 0 for any" if in_use else f"cannot be: {error}"
@@ -31,6 +31,9 @@ def bind(address: str, key: str) -> socket.socket:
 
 
 def address_of(sock: socket.socket) -> str:
-    """Return "host:port" that `sock` is bound to."""
-    host, port = sock.getsockname()[:2]
+    """Return "host:port" that `sock` is bound to; a link-local host with its interface."""
+    host, port, *more = sock.getsockname()
+    zone = more[1] if more else 0
+    if zone and "%" not in host:
+        host = f"{host}%{socket.if_indextoname(zone)}"
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

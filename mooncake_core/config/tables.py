@@ -6,6 +6,8 @@ that are absent have the default shown; unknown ones are errors. Sizes are strin
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -13,7 +15,7 @@ from msgspec import Meta, Struct
 from mooncake_core.errors import ConfigError
 from mooncake_core.units import parse_size
 
-_HOST = r"(\[[0-9A-Fa-f:.%a-z]+\]|[^:\s\[\]]+)"
+_HOST = r"(\[[0-9A-Fa-f:.]+(%[^:\s\[\]]+)?\]|[^:\s\[\]]+)"
 _PORT = r"0*([0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 Address = Annotated[
     str,
@@ -52,9 +54,19 @@ def size_bytes(key: str, text: str, *, minimum: int = 1) -> int:
     return size
 
 
+def _is_wildcard(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        # What the resolver takes for 0.0.0.0 besides: 0, 0.0, 0x0, 000.000.000.000.
+        return host == "*" or re.fullmatch(r"0[x0]*(\.0[x0]*){0,3}", host.lower()) is not None
+    mapped = getattr(address, "ipv4_mapped", None)
+    return address.is_unspecified or (mapped is not None and mapped.is_unspecified)
+
+
 def refuse_wildcard(key: str, address: str) -> None:
     """Raise ValueError if `address`, which peers are told, names every interface and so no host."""
-    if address.rpartition(":")[0] in {"0.0.0.0", "[::]", "::", "*"}:
+    if _is_wildcard(address.rpartition(":")[0].strip("[]")):
         raise ValueError(
             f"{key}: {address!r} is also what peers are told, and leads them nowhere; "
             "give the address of the interface that they reach"

@@ -118,6 +118,29 @@ def test_an_ipv6_address_stands_in_brackets(write: Write) -> None:
     assert "is not host:port" in refused(MasterConfig, write('listen = "::1:7400"'))
 
 
+@pytest.mark.parametrize("host", ["[::1]", "[fe80::1%lo]", "[fe80::1%br-0_A.7]", "[2001:db8::7]"])
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        (MasterConfig, ("listen", "admin")),
+        (StoreConfig, ("master", "transfer.listen")),
+        (PrefillConfig, ("listen", "conductor", "transfer.listen", "pool.master")),
+        (DecodeConfig, ("listen", "conductor", "transfer.listen")),
+        (ConductorConfig, ("listen", "pool.master")),
+        (UpConfig, ("listen",)),
+    ],
+)
+def test_every_address_may_be_of_ipv6(kind: type, keys: tuple[str, ...], host: str) -> None:
+    for key in keys:
+        found: object = load_config(kind, None, {key: f"{host}:7400"})[0]
+        for name in key.split("."):
+            found = getattr(found, name)
+        assert found == f"{host}:7400"
+        for wrong in (f"{host}", host.strip("[]"), f"{host[:-1]}:7400", f"{host}:65536"):
+            with pytest.raises(ConfigError, match="host:port"):
+                load_config(kind, None, {key: wrong})
+
+
 def test_a_file_that_is_none_is_told(write: Write, tmp_path: Path) -> None:
     assert "cannot read it: No such file" in refused(MasterConfig, tmp_path / "none.toml")
     assert "not TOML" in refused(MasterConfig, write("listen = "))
@@ -140,7 +163,10 @@ def test_every_kind_has_defaults(kind: type) -> None:
     assert load_config(kind)[0] == kind()
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0:7500", "[::]:0"])
+WILDCARDS = ["0.0.0.0:7500", "[::]:0", "[0:0::0]:0", "[::ffff:0.0.0.0]:0", "0:0", "0x0:0", "*:0"]
+
+
+@pytest.mark.parametrize("address", WILDCARDS)
 @pytest.mark.parametrize("key", ["listen", "transfer.listen"])
 def test_an_address_that_peers_are_told_is_of_one_interface(key: str, address: str) -> None:
     with pytest.raises(ConfigError, match=r"the address of the interface") as raised:
