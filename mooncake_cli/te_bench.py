@@ -18,7 +18,7 @@ from mooncake_core.te_bench.report import (
     shares,
 )
 
-_COLUMNS = ["load", "GB/s", "of base", "op/s", "p50 p90 p99 p99.9", "CPU s/GB"]
+_COLUMNS = ["load", "GB/s", "base", "op/s", "p50 p90 p99 p99.9, s", "CPU"]
 
 
 def print_report(report: Report) -> None:
@@ -134,17 +134,22 @@ def _row(row: CaseResult) -> tuple[str, ...]:
         row.case.load,
         f"{row.gb_per_s:.2f} ±{row.spread:.0%}",
         "-" if row.of_baseline is None else f"{row.of_baseline:.0%}",
-        f"{row.ops_per_s:,.0f}",
+        f"{row.ops_per_s / 1e3:.1f}k",
         _times(row.latency),
         f"{row.cpu_s_per_gb:.2f}",
     )
 
 
 def _times(latency: Latency) -> str:
-    times_s = (latency.p50_s, latency.p90_s, latency.p99_s, latency.p999_s)
-    if times_s[0] < 1e-3:
-        return " ".join(f"{time_s * 1e6:.0f}" for time_s in times_s) + " µs"
-    return " ".join(f"{time_s * 1e3:.1f}" for time_s in times_s) + " ms"
+    return " ".join(map(_brief, (latency.p50_s, latency.p90_s, latency.p99_s, latency.p999_s)))
+
+
+def _brief(seconds: float) -> str:
+    """Return two or three digits: 4.2µ, 150µ, 8.1m, 1.5."""
+    for factor, unit in ((1e6, "µ"), (1e3, "m")):
+        if seconds * factor < 999.5:
+            return f"{seconds * factor:.{1 if seconds * factor < 9.95 else 0}f}{unit}"
+    return f"{seconds:.1f}"
 
 
 def _time(seconds: float) -> str:

@@ -113,7 +113,7 @@ def _refuse_miscount(case: Case, measured: Measurement, paths: tuple[PathShare, 
     """A call that moved nothing is not seen in memory that others have written before."""
     asked = sum(map(sum, measured.calls)) * case.batch_bytes
     counted = sum(path.bytes for path in paths)
-    if counted and counted != asked:
+    if counted != asked:
         raise ChecksumMismatch(
             f"{case.name}: the paths have moved {counted:,} bytes, and calls {asked:,}"
         )

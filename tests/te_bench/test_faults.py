@@ -25,12 +25,28 @@ def measured(*arguments: str, code: int = 0) -> dict[str, Any]:
     return report
 
 
+@pytest.mark.parametrize("fault", ["lane", "path"])
+def test_a_broken_way_is_noticed_and_used_again_without_an_error(fault: str) -> None:
+    report = measured(f"--fault={fault}", "--block=1MiB", "--repeats=1")
+    (found,) = report["faults"]
+    assert found["error"] == "" and found["calls"] > 5
+    assert found["detected_s"] < 5 and found["used_again_s"] < 5
+    assert report["rows"] == []
+
+
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
 def test_a_killed_peer_is_an_error_and_its_successor_is_used(transport: str) -> None:
     report = measured("--fault=peer", "--block=1MiB", f"--transport={transport}")
     (found,) = report["faults"]
     assert "PeerUnreachable" in found["error"]
     assert found["detected_s"] < 5 and found["used_again_s"] < 10
+
+
+def test_a_soak_is_right_in_every_byte_and_flat() -> None:
+    report = measured("--soak=3", "--transport=tcp", "--transfer-addresses=127.0.0.2")
+    soak = report["soak"]
+    assert soak["errors"] == [] and soak["grown"] == []
+    assert soak["calls"] > 10 and soak["cuts"] > 0 and len(soak["moments"]) > 5
 
 
 @pytest.mark.parametrize(
