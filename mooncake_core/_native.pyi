@@ -120,6 +120,15 @@ class RemoteSegment:
     @property
     def is_read_only(self) -> bool: ...
 
+class Hold:
+    """Keeps an object; dropped after it, it lets go without the GIL."""
+
+    @overload
+    def __init__(self, segment: Segment) -> None: ...
+
+    @overload
+    def __init__(self, remote: RemoteSegment) -> None: ...
+
 class Transfer:
     """A submitted batch."""
 

@@ -21,6 +21,7 @@ class Segment:
     def __init__(self, engine: _native.Engine, segment: _native.Segment, timeout_s: float) -> None:
         self._engine = engine
         self._segment: _native.Segment | None = segment
+        self._hold: _native.Hold | None = _native.Hold(segment)  # goes after it
         self._timeout_s = timeout_s
         self.id = segment.id
         """Random, 64 bits, never 0; what peers open it by."""
@@ -64,6 +65,7 @@ class Segment:
         if is_free and self.is_lent:
             _lent.pop(self.id, None)
             self._segment = None
+            self._hold = None
         return is_free
 
 

@@ -24,6 +24,7 @@ class RemoteSegment:
     ) -> None:
         self._engine = engine
         self._remote: _native.RemoteSegment | None = remote
+        self._hold: _native.Hold | None = _native.Hold(remote)  # goes after it
         self._timeout_s = timeout_s
         self.id = remote.id
         self.size_bytes = remote.size_bytes
@@ -178,6 +179,7 @@ class RemoteSegment:
     def close(self) -> None:
         """Let go of it; batches under way go on. Idempotent."""
         self._remote = None
+        self._hold = None
 
     def _prepare(
         self, op: _native.Op, addresses: Numbers, offsets: Numbers, lengths: Numbers

@@ -29,6 +29,23 @@ namespace {
 using Numbers = nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Remote = std::shared_ptr<RemoteSegment>;
 
+// What Python keeps beside an object, and drops after it: letting go of the object, which may unmap
+// memory, then keeps no other Python thread waiting.
+class Hold {
+ public:
+  explicit Hold(std::shared_ptr<Segment> held) : held_(std::move(held)) {}
+  explicit Hold(Remote held) : held_(std::move(held)) {}
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+  ~Hold() {
+    const ReleaseGil release;
+    held_.reset();
+  }
+
+ private:
+  std::shared_ptr<void> held_;
+};
+
 std::vector<Piece> Pieces(const Numbers& addresses, const Numbers& offsets,
                           const Numbers& lengths) {
   const size_t count = addresses.size();
@@ -209,6 +226,9 @@ void BindRemote(nb::module_& m) {
       .def_prop_ro("transport", &RemoteSegment::transport)
       .def_prop_ro("reason", &RemoteSegment::reason)
       .def_prop_ro("is_read_only", &RemoteSegment::is_read_only);
+  nb::class_<Hold>(m, "Hold", "Keeps an object; dropped after it, it lets go without the GIL.")
+      .def(nb::init<std::shared_ptr<Segment>>(), "segment"_a)
+      .def(nb::init<Remote>(), "remote"_a);
   nb::class_<Transfer>(m, "Transfer", "A submitted batch.")
       .def("done", &Transfer::done)
       .def("wait", &Wait, "timeout_s"_a, nb::call_guard<ReleaseGil>(),

@@ -61,6 +61,11 @@ def test_nothing_that_takes_long_keeps_the_interpreter(peer: Peer, transport: st
     with peer.stopped(), others_run(), pytest.raises(TransferTimeout):
         engine.open_segment(endpoint, other_id, timeout_s=0.3)
     with others_run():
+        remote.close()
+    with others_run():
+        local.close()
+        del local
+    with others_run():
         engine.close()
 
 
