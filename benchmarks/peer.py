@@ -7,7 +7,9 @@ It is no dependency: `--peer DIR` names a virtual environment that has
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -59,11 +61,13 @@ class Peer:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=True,
         )
         try:
             yield _first_match(process, r"P2P handshake, listening on ([0-9.]+:[0-9]+)")
         finally:
-            process.kill()
+            # The command is a script that runs the program as a child.
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
     def rate(self, segment: str, load: tuple[int, int, int], operation: str, seconds: int) -> float:
