@@ -56,8 +56,8 @@ std::string Address::ToString() const {
 
 Result<Address> ParseAddress(std::string_view text) {
   const auto bad = [&](const char* why) {
-    return Status(Code::kInvalidArgument,
-                  "\"" + std::string(text) + "\" " + why + "; write host:port or [v6]:port");
+    return Status(Code::kInvalidArgument, std::string("\"").append(text).append("\" ").append(why) +
+                                              "; write host:port or [v6]:port");
   };
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos || colon == 0) return bad("has no host or no port");

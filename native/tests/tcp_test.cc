@@ -1,8 +1,11 @@
 // TCP over several paths: pairing of addresses, slices, lanes, and batches whose paths are cut.
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <future>
 #include <thread>
 #include <vector>
 
@@ -150,6 +153,60 @@ TEST(FencesWorkAcrossThreads) {
     EXPECT(lane->Open({1, ""}, Soon()).status().code() == Code::kPeerUnreachable);
   }
   EXPECT(TcpLane::Connect(address, hello, Soon()).status().code() == Code::kFenced);
+}
+
+// A listener whose queue is full: connecting to it is answered by silence.
+struct Silence {
+  Silence() : listener(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
+    sockaddr_in any{};
+    any.sin_family = AF_INET;
+    any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT(bind(listener.get(), reinterpret_cast<sockaddr*>(&any), sizeof any) == 0);
+    EXPECT(listen(listener.get(), 0) == 0);
+    address = LocalAddress(listener).value();
+    const SocketAddress to = ResolveNumeric(address).value();
+    for (int i = 0; i < 4; ++i) callers.push_back(StartConnect(to).value());
+  }
+
+  Fd listener;
+  Address address;
+  std::vector<Fd> callers;
+};
+
+TEST(ConnectingCanBeCancelledAndTimesOut) {
+  const Silence silence;
+  EXPECT(ConnectTcp(silence.address, Deadline::After(0.05)).status().code() == Code::kTimeout);
+  CancelFlag cancel;
+  std::thread canceller([&] { cancel.Set(); });
+  EXPECT(ConnectTcp(silence.address, {Soon(), &cancel}).status().code() == Code::kCancelled);
+  canceller.join();
+}
+
+TEST(CloseAndRotateInterruptWhoConnectsToASilentHost) {
+  const Silence silence;
+  const auto engine = Engine::Create(Network({})).value();
+  const auto open = [&] {
+    return engine->OpenSegment(silence.address.ToString(), 1, Soon()).status().code();
+  };
+  const double started_s = MonotonicSeconds();
+  auto first = std::async(std::launch::async, open);
+  while (first.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
+    EXPECT(engine->Rotate().ok());
+  }
+  EXPECT(first.get() == Code::kFenced);
+  auto second = std::async(std::launch::async, open);
+  engine->Close();
+  EXPECT(second.get() == Code::kClosed);
+  EXPECT(MonotonicSeconds() - started_s < 10);
+}
+
+TEST(AHostNameIsTriedAtAllOfItsAddresses) {
+  const auto engine = Engine::Create(Network({})).value();
+  const uint16_t port = ParseAddress(engine->endpoint()).value().port;
+  // On most hosts "localhost" is ::1 first, where nobody listens.
+  EXPECT(TcpLane::Connect({"localhost", port}, {RandomId()}, Soon()).ok());
+  EXPECT(ConnectTcp({"no.such.host.invalid", port}, Soon()).status().code() ==
+         Code::kPeerUnreachable);
 }
 
 // Two engines with several loopback addresses each, a segment and local memory as large.

@@ -162,6 +162,10 @@ Result<Core::Found> Core::FindPeer(const std::string& endpoint, uint64_t engine_
     self.ending = ending_;
   }
   auto peer = Peer::Connect(endpoint, self, engine_id, deadline);
+  if (peer.status().code() == Code::kCancelled) {
+    MC_RETURN_IF_ERROR(CheckOpen());
+    return Status(Code::kFenced, "the peer id was rotated meanwhile");
+  }
   if (!peer.ok()) return peer.status();
   if (other != nullptr) ForgetPeer(other);
   return AddPeer(std::move(peer).value());
