@@ -4,7 +4,8 @@ Scripted owners, in threads of this process, fail at an exact point of the proto
 processes of their own are killed and stopped, with batches under way or none. Each row is `--runs`
 runs, in an order that is shuffled over all rows. `late` is the time from the fault (silence: from
 the deadline) to the error. `next` counts the runs after which a batch to the restarted peer, or to
-the one that went on, moved every byte.
+the one that went on, moved every byte. An answer that was on its way is lost with a reset: a peer
+that resets every connection after one answer is given up in some runs and not in others.
 
     python benchmarks/peer_faults.py [--runs 9] [--deadline-s 0.3]
 """

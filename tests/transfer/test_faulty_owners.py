@@ -112,16 +112,6 @@ def test_a_batch_goes_on_over_another_connection_when_one_ends(
     assert sum(path.failures for path in engine.statistics()) == 1
 
 
-@pytest.mark.parametrize("op", OPS)
-def test_a_batch_goes_on_while_each_connection_brings_something(
-    engine: TransferEngine, op: str
-) -> None:
-    local = Local(engine)
-    with Owner(SIZE, Fault("second", faults.reset)) as owner:
-        local.move(op, owner.endpoint)
-        assert local.memory == owner.memory
-
-
 FENCES = {
     "end": (faults.end, PeerUnreachable, AT_ONCE),
     "close": (faults.close, PeerUnreachable, AT_ONCE),
