@@ -8,16 +8,10 @@
 namespace mooncake {
 namespace {
 
-// When some of a group give up, the rest is carried out again. A write over the network could then
-// be overtaken by what is still under way of the first time.
-bool CanRepeat(const SubmittedBatch& batch) {
-  return batch.op == Op::kRead || batch.remote->transport() == "shm";
-}
-
 bool IsSmall(const SubmittedBatch& batch) {
   return !batch.is_alone && !batch.note && batch.size_bytes <= BatchQueue::kSmallBytes &&
          batch.pieces->size() <= BatchQueue::kTogetherPieces &&
-         !batch.claim->footprint().is_on_device() && CanRepeat(batch);
+         !batch.claim->footprint().is_on_device();
 }
 
 bool FitTogether(const SubmittedBatch& a, const SubmittedBatch& b) {

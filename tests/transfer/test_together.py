@@ -75,3 +75,27 @@ def test_one_that_runs_out_of_time_does_not_take_its_companions_along(
             short.wait(20)
         assert not long.done()
     assert long.wait(20)
+
+
+def test_a_cancelled_write_does_not_take_its_companions_along(
+    opened: tuple[RemoteSegment, Segment], peer: Peer
+) -> None:
+    remote, own = opened
+    own.buffer[:640] = bytes(range(64)) * 10
+    with peer.stopped():
+        first = write(opened)
+        writes = [
+            remote.submit_write(
+                numbers(own.address + 64 * i), numbers(64 * i), numbers(64), timeout_s=60
+            )
+            for i in range(10)
+        ]
+        first.cancel()
+        wait_until(first.done)
+        assert not writes[-1].wait(0.05)
+        writes[4].cancel()
+        with pytest.raises(TransferCancelled):
+            writes[4].wait(20)
+    assert all(one.wait(20) for i, one in enumerate(writes) if i != 4)
+    landed = peer.call("look", remote.id, 0, 640)
+    assert landed[:256] == own.buffer[:256] and landed[320:] == own.buffer[320:640]

@@ -81,6 +81,21 @@ void TcpPaths::Keep(PathIndex path, std::unique_ptr<TcpLane> lane) {
   if (end_.ok()) paths_[path].idle.push_back(std::move(lane));
 }
 
+void TcpPaths::AddLoose(uint64_t lane_id) {
+  const std::lock_guard lock(mutex_);
+  loose_.push_back(lane_id);
+}
+
+void TcpPaths::RemoveLoose(uint64_t lane_id) {
+  const std::lock_guard lock(mutex_);
+  std::erase(loose_, lane_id);
+}
+
+std::vector<uint64_t> TcpPaths::loose() const {
+  const std::lock_guard lock(mutex_);
+  return loose_;
+}
+
 void TcpPaths::Complete(const PathScheduler::Slice& slice, Op op, double now) {
   const std::lock_guard lock(mutex_);
   Path& path = paths_[slice.path];

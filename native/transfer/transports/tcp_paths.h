@@ -65,6 +65,12 @@ class TcpPaths {
   // A greeted connection that was not made here.
   void Keep(PathIndex path, std::unique_ptr<TcpLane> lane);
 
+  // A lane was closed here while bytes of a write may have been on it: they may still land, until
+  // the peer has closed it too. A write has such lanes closed before it begins.
+  void AddLoose(uint64_t lane_id);
+  void RemoveLoose(uint64_t lane_id);
+  std::vector<uint64_t> loose() const;
+
   // The slice was answered.
   void Complete(const PathScheduler::Slice& slice, Op op, double now);
   void CountResent(PathIndex path);
@@ -111,6 +117,7 @@ class TcpPaths {
   Status end_;  // why operations fail; Ok while they need not
   int visits_ = 0;
   std::vector<Path> paths_;
+  std::vector<uint64_t> loose_;
   PathScheduler scheduler_;
   std::unordered_set<const TcpLane*> busy_;
 };

@@ -31,7 +31,10 @@ TcpSpray::TcpSpray(TcpPaths& paths, const Batch& batch, const BatchOptions& opti
       })),
       slicer_(batch.pieces),
       asked_{batch.op, batch.segment_id, slicer_, paths.hello()},
-      streams_(paths.count()) {}
+      streams_(paths.count()) {
+  if (batch.op == Op::kRead) return;
+  for (const uint64_t lane_id : paths.loose()) fences_.push_back({lane_id, true});
+}
 
 TcpSpray::~TcpSpray() {
   LeavePaths();
@@ -65,7 +68,9 @@ Status TcpSpray::Drive() {
 
 Status TcpSpray::Assign() {
   MC_RETURN_IF_ERROR(AssignFences());
-  while (slicer_.left_bytes() > 0) {
+  const bool must_wait =
+      std::any_of(fences_.begin(), fences_.end(), [](const Fence& one) { return one.is_earlier; });
+  while (!must_wait && slicer_.left_bytes() > 0) {
     const auto request = Book();
     if (!request) break;
     MC_RETURN_IF_ERROR(Ask(request->booking.path, *request));
@@ -190,6 +195,7 @@ void TcpSpray::OnAnswered(PathIndex path) {
     const auto fence = std::find_if(fences_.begin(), fences_.end(), [&](const Fence& one) {
       return one.lane_id == request.lane_id;
     });
+    if (fence->is_earlier) paths_.RemoveLoose(fence->lane_id);
     for (const Extent& extent : fence->extents) slicer_.PutBack(extent);
     fences_.erase(fence);
   }
@@ -216,7 +222,7 @@ Status TcpSpray::OnBroken(PathIndex path, const Status& why) {
 void TcpSpray::Drop(PathIndex path, const Status& why) {
   if (streams_[path] != nullptr) {
     const std::unique_ptr<TcpStream> stream = std::move(streams_[path]);
-    Fence fence{stream->lane().id()};
+    Fence fence{.lane_id = stream->lane().id()};
     for (const Request& request : stream->TakeUnanswered()) {
       GiveBack(request, fence);
       const bool has_begun = request.kind == Kind::kSlice && request.request_id != 0;
@@ -309,11 +315,16 @@ void TcpSpray::LeavePaths() {
   for (PathIndex path = 0; path < streams_.size(); ++path) {
     if (streams_[path] == nullptr) continue;
     const bool is_good = streams_[path]->is_idle();
-    Fence unused;
-    for (const Request& request : streams_[path]->TakeUnanswered()) GiveBack(request, unused);
+    Fence fence{.lane_id = streams_[path]->lane().id()};
+    for (const Request& request : streams_[path]->TakeUnanswered()) GiveBack(request, fence);
+    if (!fence.extents.empty()) paths_.AddLoose(fence.lane_id);
     paths_.Return(path, streams_[path]->TakeLane(), is_good);
     streams_[path].reset();
   }
+  for (const Fence& fence : fences_) {
+    if (!fence.is_earlier) paths_.AddLoose(fence.lane_id);
+  }
+  fences_.clear();
 }
 
 }  // namespace mooncake

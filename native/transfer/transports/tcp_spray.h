@@ -4,7 +4,8 @@
 // stalls gives its slices back, and they are sent on another, if need be on a new one: as long as
 // the peer can be reached at all, the batch goes on. A slice of a write whose bytes may be under
 // way is sent again only after the peer has said that the old lane moves no byte any more, so that
-// nothing stale lands after the batch has ended.
+// nothing stale lands after the batch has ended. The lanes of writes that failed are treated
+// likewise before the next write begins.
 //
 // Thread safety: one thread. The pieces and the memory under them are the caller's.
 #pragma once
@@ -48,9 +49,11 @@ class TcpSpray {
   using Request = TcpStream::Request;
   using Kind = Request::Kind;
 
-  // A lane to be closed at the peer before the slices that it had can be sent again.
+  // A lane to be closed at the peer before the slices that it had can be sent again; before
+  // anything is sent, if it is an earlier batch's.
   struct Fence {
     uint64_t lane_id = 0;
+    bool is_earlier = false;
     std::vector<Extent> extents = {};
     std::optional<PathIndex> asked_on = {};
     double asked_s = 0;
