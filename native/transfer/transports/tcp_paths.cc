@@ -115,6 +115,24 @@ void TcpPaths::Blame(PathIndex path, const Status& reason) {
   changed_.notify_all();
 }
 
+void TcpPaths::CountBadProbe(PathIndex path, const Status& why) {
+  const std::lock_guard lock(mutex_);
+  ++paths_[path].bad_probes;
+  last_bad_probe_ = why;
+}
+
+std::vector<uint64_t> TcpPaths::bad_probes() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<uint64_t> counts;
+  for (const Path& path : paths_) counts.push_back(path.bad_probes);
+  return counts;
+}
+
+Status TcpPaths::last_bad_probe() const {
+  const std::lock_guard lock(mutex_);
+  return last_bad_probe_;
+}
+
 Status TcpPaths::Enter() {
   const std::lock_guard lock(mutex_);
   ++visits_;

@@ -77,6 +77,12 @@ class TcpPaths {
   // A connection died or was given up; its path may be quarantined now.
   void Blame(PathIndex path, const Status& reason);
 
+  // A probe was refused, or answered by nobody of the peer.
+  void CountBadProbe(PathIndex path, const Status& why);
+  // How many of each path there were so far, by anybody; and the last of all.
+  std::vector<uint64_t> bad_probes() const;
+  Status last_bad_probe() const;
+
   // Fails what is done from now on and interrupts what is under way. The first reason stays.
   void Stop(const Status& reason);
   // The same, and waits until nothing is under way.
@@ -102,6 +108,7 @@ class TcpPaths {
     uint64_t written_bytes = 0;
     uint64_t resent_slices = 0;
     uint64_t failures = 0;
+    uint64_t bad_probes = 0;
     std::string reason = {};
   };
 
@@ -116,6 +123,7 @@ class TcpPaths {
   std::condition_variable changed_;
   Status end_;  // why operations fail; Ok while they need not
   int visits_ = 0;
+  Status last_bad_probe_;
   std::vector<Path> paths_;
   std::vector<uint64_t> loose_;
   PathScheduler scheduler_;

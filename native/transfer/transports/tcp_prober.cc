@@ -27,26 +27,22 @@ Status Finish(TcpPaths& paths, Begun begun, Patience patience) {
 
 }  // namespace
 
-ProbeResult Probe(TcpPaths& paths, PathMask due, Patience patience) {
+void Probe(TcpPaths& paths, PathMask due, Patience patience) {
   std::vector<Begun> all;
   for (PathIndex path = 0; path < paths.count(); ++path) {
     if ((due >> path & 1) != 0) all.push_back({path, paths.TakeNew(path)});
   }
-  ProbeResult result;
   for (Begun& begun : all) {
     const PathIndex path = begun.path;
     const Status status = Finish(paths, std::move(begun), patience);
     paths.Schedule(
         [&](PathScheduler& scheduler) { scheduler.Probed(path, status.ok(), MonotonicSeconds()); });
-    if (status.ok()) {
-      result.good |= PathMask{1} << path;
-      continue;
-    }
+    if (status.ok()) continue;
     if (status.code() == Code::kFenced) paths.Stop(status);
-    result.has_timed_out = result.has_timed_out || status.code() == Code::kTimeout;
-    result.last = Status(status.code(), paths.route(path).ToString() + ": " + status.message());
+    if (status.code() == Code::kTimeout || status.code() == Code::kCancelled) continue;
+    paths.CountBadProbe(
+        path, Status(status.code(), paths.route(path).ToString() + ": " + status.message()));
   }
-  return result;
 }
 
 TcpProber::TcpProber(TcpPaths& paths) : paths_(paths), thread_([this] { Main(); }) {}

@@ -13,15 +13,8 @@
 
 namespace mooncake {
 
-// What a round of probes found.
-struct ProbeResult {
-  PathMask good = 0;
-  Status last;  // of those that are not good
-  bool has_timed_out = false;
-};
-
-// Tries all of `due` at once, which the scheduler has named, and tells it. Blocks.
-ProbeResult Probe(TcpPaths& paths, PathMask due, Patience patience);
+// Tries all of `due` at once, which the scheduler has named, and tells it and the paths. Blocks.
+void Probe(TcpPaths& paths, PathMask due, Patience patience);
 
 class TcpProber {
  public:

@@ -14,6 +14,7 @@ constexpr double kProbeSeconds = 1.0;   // where there are other paths to try
 constexpr double kFenceSeconds = 0.3;   // until another path is asked
 constexpr double kLookSeconds = 0.02;   // between looks for stalled paths
 constexpr double kPauseSeconds = 0.01;  // while somebody else probes
+constexpr uint64_t kRounds = 2;         // of trying all paths before the peer is given up
 constexpr int kBusyTurns = 8;           // between looks at sockets that are not busy
 constexpr int kWaitMillis = 10;         // where more than sockets has to be watched
 
@@ -143,26 +144,26 @@ std::optional<PathIndex> TcpSpray::FencePath() {
 
 // No path is up, and nothing of this batch is under way: tries them all now.
 Status TcpSpray::Revive() {
+  if (bad_probes_.empty()) bad_probes_ = paths_.bad_probes();
   const PathMask due = paths_.Schedule(
       [](PathScheduler& scheduler) { return scheduler.ToProbe(MonotonicSeconds()); });
-  if (due == 0) {
-    paths_.Pause(kPauseSeconds);
-    return paths_.end();
-  }
   const double left_s = options_.deadline.seconds_left();
   const double limit_s = paths_.has_choice() ? std::min(left_s, kProbeSeconds) : left_s;
-  const ProbeResult found = Probe(paths_, due, {Deadline::After(limit_s), options_.cancel});
+  if (due != 0) Probe(paths_, due, {Deadline::After(limit_s), options_.cancel});
+  if (due == 0) paths_.Pause(kPauseSeconds);
   MC_RETURN_IF_ERROR(paths_.end());
-  if (found.good != 0) {
-    unreachable_ = 0;
-    return Status::Ok();
+  return CheckReachable();
+}
+
+// Not ok once every path was refused often enough, whoever tried. What times out may come back.
+Status TcpSpray::CheckReachable() const {
+  const std::vector<uint64_t> bad = paths_.bad_probes();
+  for (size_t path = 0; path < bad.size(); ++path) {
+    if (bad[path] - bad_probes_[path] < kRounds) return Status::Ok();
   }
-  MC_RETURN_IF_ERROR(options_.CheckTime());
-  if (found.has_timed_out) return Status::Ok();  // it may still come back
-  unreachable_ |= due;
-  if (unreachable_ != all_) return Status::Ok();
-  if (found.last.code() != Code::kWrongPeer) return found.last;
-  return Status(Code::kPeerUnreachable, found.last.message());
+  const Status last = paths_.last_bad_probe();
+  if (last.code() != Code::kWrongPeer) return last;
+  return Status(Code::kPeerUnreachable, last.message());
 }
 
 // --- taking in ---
@@ -190,6 +191,7 @@ void TcpSpray::OnAnswered(PathIndex path) {
       --in_flight_;
       deaths_ = 0;
       died_ = 0;
+      bad_probes_.clear();
       continue;
     }
     const auto fence = std::find_if(fences_.begin(), fences_.end(), [&](const Fence& one) {
@@ -214,7 +216,7 @@ Status TcpSpray::OnBroken(PathIndex path, const Status& why) {
   }
   died_ |= Bit(path);
   Drop(path, named);
-  const bool is_hopeless = ++deaths_ > 2 * paths_.count() + 2;
+  const bool is_hopeless = ++deaths_ > 4 * paths_.count() + 8;
   return is_hopeless ? Status(Code::kPeerUnreachable, named.message()) : Status::Ok();
 }
 

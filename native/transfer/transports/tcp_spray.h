@@ -68,6 +68,7 @@ class TcpSpray {
   Status Ask(PathIndex path, const Request& request);
   std::optional<PathIndex> FencePath();
   Status Revive();
+  Status CheckReachable() const;
 
   Result<bool> Pump();
   void OnAnswered(PathIndex path);
@@ -95,8 +96,9 @@ class TcpSpray {
   bool has_written_ = false;  // a byte, or part of one, may be in the peer's memory
   unsigned deaths_ = 0;       // of lanes, since a slice was last answered
   PathMask died_ = 0;         // paths whose lane died since then
-  PathMask unreachable_ = 0;  // tried when no path was up
-  double looked_s_ = 0;       // for stalled paths
+  // When no path was up any more; see TcpPaths. Empty: some is.
+  std::vector<uint64_t> bad_probes_;
+  double looked_s_ = 0;  // for stalled paths
 };
 
 }  // namespace mooncake
