@@ -83,7 +83,7 @@ TEST(APathThatStallsIsLeftAndTakenBack) {
     const double started_s = MonotonicSeconds();
     MoveUntil(bed, op, [&] { return bed.Path(1).quarantines > 0; });
     EXPECT(MonotonicSeconds() - started_s < 10);
-    EXPECT(bed.Path(1).resent_slices > 0 && bed.Path(0).quarantines == 0);
+    EXPECT(bed.Path(1).resent_slices > 0);
     bed.relays[1]->Resume();
     EXPECT(bed.IsUpSoon(1));
     const uint64_t before = bed.Path(1).slices;

@@ -140,6 +140,22 @@ TEST(ALaneIsClosedOnWhicheverThreadServesIt) {
   EXPECT(asking->CloseLane(asking->id(), Soon()).code() == Code::kPeerUnreachable);
 }
 
+TEST(WhatIsAskedBehindTheClosingOfALaneIsAnsweredAfterIt) {
+  const auto engine = Engine::Create(Network({}, 2)).value();
+  const Address address = ParseAddress(engine->endpoint()).value();
+  const auto lane = TcpLane::Connect(address, {RandomId()}, Soon()).value().lane;
+  Bytes questions = Frame(Message::kCloseLane, 7, EncodeNumber(RandomId()));
+  const Bytes second = Frame(Message::kOpen, 8, Encode(SegmentRef{1, ""}));
+  questions.insert(questions.end(), second.begin(), second.end());
+  EXPECT(SendAll(lane->socket(), questions.data(), questions.size(), Soon()).ok());
+  for (const uint64_t request_id : {7, 8}) {
+    FrameHeaderBytes bytes;
+    EXPECT(RecvAll(lane->socket(), bytes.data(), bytes.size(), Soon()).ok());
+    const auto header = DecodeFrameHeader(bytes);
+    EXPECT(header.ok() && header.value().request_id == request_id);
+  }
+}
+
 TEST(FencesWorkAcrossThreads) {
   const auto engine = Engine::Create(Network({}, 3)).value();
   const Address address = ParseAddress(engine->endpoint()).value();

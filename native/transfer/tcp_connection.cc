@@ -49,6 +49,7 @@ void TcpConnection::OnReady(uint64_t, uint32_t) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) break;
     if (count <= 0 || !Move()) return Close();
+    if (stage_ == Stage::kClosingLane) break;  // what was sent behind it waits
   }
   UpdateInterest();
 }
