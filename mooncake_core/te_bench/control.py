@@ -6,12 +6,13 @@ the engine, so that an engine that moves nothing cannot say that it did.
 
 from __future__ import annotations
 
+import re
 import socket
 from types import TracebackType
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from mooncake_core.errors import (
     ConfigError,
@@ -20,7 +21,7 @@ from mooncake_core.errors import (
     TransferTimeout,
     WireError,
 )
-from mooncake_core.te_bench.plan import Layout
+from mooncake_core.te_bench.plan import Layout, Positive
 from mooncake_core.te_bench.process import Machine, Usage
 
 VERSION = 1
@@ -30,6 +31,7 @@ SPEAK_S = 10.0
 ANSWER_S = 120.0
 """Filling or checking memory takes its time."""
 
+Natural = Annotated[int, Meta(ge=0, lt=1 << 62)]
 A = TypeVar("A", bound=Struct)
 
 
@@ -42,15 +44,15 @@ class Hello(Struct, tag=True, frozen=True, kw_only=True):
 class Take(Struct, tag=True, frozen=True, kw_only=True):
     """Ask for a segment of this size, in the place of the last one."""
 
-    size_bytes: int
+    size_bytes: Positive
 
 
 class Fill(Struct, tag=True, frozen=True, kw_only=True):
-    """Fill a region with the pattern of a seed."""
+    """Fill a region with the pattern of a seed, from its byte `offset` on."""
 
-    offset: int
-    size_bytes: int
-    seed: int
+    offset: Natural
+    size_bytes: Positive
+    seed: Natural
 
 
 class Verify(Struct, tag=True, frozen=True, kw_only=True):
@@ -59,10 +61,10 @@ class Verify(Struct, tag=True, frozen=True, kw_only=True):
     The others still hold its complement.
     """
 
-    offset: int
+    offset: Natural
     layout: Layout
-    seed: int
-    pieces: int
+    seed: Natural
+    pieces: Natural
 
 
 class AskUsage(Struct, tag=True, frozen=True, kw_only=True):
@@ -129,7 +131,7 @@ class Control:
         self.address = address
         try:
             self._socket = socket.create_connection(_split(address), timeout=SPEAK_S)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise PeerUnreachable(f"{address}: no target answers: {error}") from error
         self._lines = self._socket.makefile("rb")
         self.welcome = self._first()
@@ -190,6 +192,6 @@ class Control:
 
 def _split(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+    if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
         raise ConfigError(f"{address!r} is not host:port of a target")
     return host.strip("[]"), int(port)

@@ -45,7 +45,7 @@ class BenchConfig(Table, frozen=True):
     """Do not measure plain sockets or memcpy beside the engine."""
     model: str = ""
     """Take blocks and batch from this model's KV cache: a built-in name or a config.json."""
-    tokens: Annotated[int, Meta(ge=256, le=1 << 24)] = 8192
+    tokens: Annotated[int, Meta(ge=256, le=1 << 20)] = 8192
     """Length of the cached prefix, with --model."""
     gpu: str = "a800"
     """Recomputes instead, with --model: a name (eight of them), 4xh800, or TFLOPS."""

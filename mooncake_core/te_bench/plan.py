@@ -12,6 +12,7 @@ a KV cache are, so that no two of them can be merged into one.
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from collections.abc import Callable, Iterable
 from itertools import product
@@ -29,7 +30,9 @@ Positive = Annotated[int, Meta(ge=1, lt=1 << 40)]
 T = TypeVar("T")
 
 MAX_BLOCK_BYTES = 1 << 30
-MAX_COUNT = 4096
+MAX_BATCH = 4096
+MAX_THREADS = 64
+"""As many as the baselines can have."""
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
@@ -113,11 +116,12 @@ def make_cases(config: BenchConfig) -> tuple[Case, ...]:
     transports = _listed("transport", config.transport, _word("shm", "tcp", "auto"))
     directions = _listed("direction", config.direction, _word("read", "write", "both"))
     blocks = _listed("block", config.block, _block)
-    counts = [_listed(key, getattr(config, key), _count) for key in ("batch", "threads")]
+    batches = _listed("batch", config.batch, _count(MAX_BATCH))
+    threads = _listed("threads", config.threads, _count(MAX_THREADS))
     return tuple(
-        Case(transport=way, block_bytes=block, batch=batch, threads=threads, direction=direction)
-        for way, block, batch, threads, direction in product(
-            transports, blocks, *counts, directions
+        Case(transport=way, block_bytes=block, batch=batch, threads=count, direction=direction)
+        for way, block, batch, count, direction in product(
+            transports, blocks, batches, threads, directions
         )
     )
 
@@ -150,7 +154,10 @@ def _block(text: str) -> int:
     return size
 
 
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAX_COUNT:
-        raise ValueError(f"{text!r} is no whole number from 1 to {MAX_COUNT}")
-    return int(text)
+def _count(most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= most:
+            raise ValueError(f"{text!r} is no whole number from 1 to {most}")
+        return int(text)
+
+    return read

@@ -46,7 +46,7 @@ class Strand:
     def arm(self, control: Control, seed: int) -> None:
         """Give the source the pattern of `seed`, and the other side its complement."""
         here, there = (seed, seed ^ 1) if self.operation == "write" else (seed ^ 1, seed)
-        fill_local(self.local, self.layout, here)
+        fill_local(self.local, self.layout, here, self.offset)
         size = self.layout.size_bytes
         control.ask(Fill(offset=self.offset, size_bytes=size, seed=there), Done)
 
@@ -57,11 +57,11 @@ class Strand:
             ChecksumMismatch: one is not what it should be.
         """
         pieces = min(calls, self.layout.slots) * self.layout.batch
+        wanted = Verify(offset=self.offset, layout=self.layout, seed=seed, pieces=pieces)
         if self.operation == "read":
-            wrong = wrong_local(self.local, self.layout, seed, pieces)
+            wrong = wrong_local(self.local, wanted)
         else:
-            question = Verify(offset=self.offset, layout=self.layout, seed=seed, pieces=pieces)
-            wrong = control.ask(question, Verified).wrong
+            wrong = control.ask(wanted, Verified).wrong
         if wrong:
             raise ChecksumMismatch(f"{self.operation}: {wrong}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import socketserver
 import threading
 
@@ -83,7 +84,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 class _Server6(_Server):
-    address_family = socketserver.socket.AF_INET6  # type: ignore[attr-defined]
+    address_family = socket.AF_INET6
 
 
 class _Session(socketserver.StreamRequestHandler):
@@ -120,13 +121,11 @@ class _Session(socketserver.StreamRequestHandler):
                 self.segment = self.server.target.engine.create_segment(request.size_bytes)
                 return Taken(segment_id=self.segment.id)
             case Fill():
-                fill_scattered(self._region(request.offset, request.size_bytes), request.seed)
+                fill_scattered(self._region(request.offset, request.size_bytes), request)
                 return Done()
             case Verify():
-                layout = request.layout
-                region = self._region(request.offset, layout.size_bytes)
-                wrong = wrong_scattered(region, layout, request.seed, request.pieces)
-                return Verified(wrong=wrong)
+                region = self._region(request.offset, request.layout.size_bytes)
+                return Verified(wrong=wrong_scattered(region, request))
             case AskUsage():
                 return Used(usage=read_usage())
 
@@ -147,7 +146,7 @@ class _Session(socketserver.StreamRequestHandler):
         segment = self.segment
         if segment is None:
             raise TransferError("no segment was taken on this connection")
-        if offset < 0 or size_bytes < 1 or offset + size_bytes > segment.size_bytes:
+        if offset + size_bytes > segment.size_bytes:
             raise ValueError(
                 f"[{offset}, {offset + size_bytes}) is outside the segment of "
                 f"{segment.size_bytes} bytes"

@@ -37,6 +37,8 @@ def test_lists_make_every_combination_once() -> None:
         ("block", "", "is not a size"),
         ("batch", "1,0", "no whole number from 1 to 4096"),
         ("threads", "1.5", "no whole number"),
+        ("threads", "65", "no whole number from 1 to 64"),
+        ("batch", "4097", "no whole number from 1 to 4096"),
         ("direction", "reed", "is none of read, write, both"),
         ("transport", "rdma", "is none of shm, tcp, auto"),
     ],

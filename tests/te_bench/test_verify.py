@@ -1,5 +1,6 @@
 """A fast wrong transfer, and one that was skipped, are found out."""
 
+import socket
 from array import array
 from collections.abc import Iterator
 
@@ -8,6 +9,7 @@ import pytest
 from mooncake_core.config import TransferConfig
 from mooncake_core.errors import ChecksumMismatch
 from mooncake_core.te_bench.control import Control
+from mooncake_core.te_bench.loopback import LoopbackTarget
 from mooncake_core.te_bench.measure import Limits, run_threads
 from mooncake_core.te_bench.plan import Case, make_layout
 from mooncake_core.te_bench.row import Row, Strand
@@ -53,6 +55,23 @@ def spoil(engine: TransferEngine, row: Row, strand: Strand, byte: int) -> None:
     one.close()
 
 
+def take_for_another(engine: TransferEngine, row: Row) -> Strand:
+    """Put the bytes of one thread where those of another belong, on the side that was written."""
+    last = row.strands[-1]
+    first = next(strand for strand in row.strands if strand.operation == last.operation)
+    assert first is not last
+    if last.operation == "read":
+        last.local[:] = first.local
+        return last
+    size = row.layout.size_bytes
+    copy = engine.create_segment(size)
+    address, length = array("Q", [copy.address]), array("Q", [size])
+    row.remote.read(address, array("Q", [first.offset]), length)
+    row.remote.write(address, array("Q", [last.offset]), length)
+    copy.close()
+    return last
+
+
 def test_what_was_moved_is_right_in_every_byte(row: Row, control: Control) -> None:
     arm(row, control)
     done = run_threads(row, Limits(rounds=1))
@@ -67,6 +86,14 @@ def test_a_single_wrong_byte_is_found(row: Row, session: Session) -> None:
     spoil(session.engine, row, strand, row.layout.size_bytes - 1)
     with pytest.raises(ChecksumMismatch, match=rf"{strand.operation}: byte \d+ of piece \d+ is 0x"):
         check(row, session.control, row.layout.slots)
+
+
+def test_bytes_of_another_thread_are_not_taken_for_its_own(row: Row, session: Session) -> None:
+    arm(row, session.control)
+    run_threads(row, Limits(rounds=1))
+    strand = take_for_another(session.engine, row)
+    with pytest.raises(ChecksumMismatch, match=rf"{strand.operation}: byte 0 of piece 0 is 0x"):
+        strand.check(session.control, SEED, row.layout.slots)
 
 
 def test_a_batch_that_was_skipped_is_found(row: Row, control: Control) -> None:
@@ -94,3 +121,33 @@ def test_bytes_of_an_earlier_round_do_not_count(row: Row, control: Control) -> N
     for strand in row.strands:
         with pytest.raises(ChecksumMismatch):
             strand.check(control, SEED + 2, row.layout.slots)
+
+
+@pytest.mark.parametrize(
+    "request_line",
+    [
+        b"{",
+        b'{"type":"Take","size_bytes":-1}',
+        b'{"type":"Take","size_bytes":1180591620717411303424}',
+        b'{"type":"Fill","offset":4090,"size_bytes":10,"seed":2}',
+        b'{"type":"Fill","offset":0,"size_bytes":10,"seed":-5}',
+        b'{"type":"Verify","offset":0,"seed":2,"pieces":-1,'
+        b'"layout":{"block_bytes":1,"batch":1,"slots":1}}',
+        b'{"type":"Verify","offset":0,"seed":2,"pieces":1,'
+        b'"layout":{"block_bytes":1,"batch":1000000000,"slots":1000000000}}',
+    ],
+)
+def test_a_target_refuses_what_makes_no_sense_and_goes_on(
+    target: LoopbackTarget, request_line: bytes
+) -> None:
+    host, _, port = target.address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as link:
+        answers = link.makefile("rb")
+        for line, kind in (
+            (b'{"type":"Take","size_bytes":4096}', b"Taken"),
+            (request_line, b"Refused"),
+            (b'{"type":"Fill","offset":0,"size_bytes":4096,"seed":2}', b"Done"),
+        ):
+            link.sendall(line + b"\n")
+            assert kind in answers.readline()
+        answers.close()
