@@ -115,7 +115,8 @@ def _flag(key: Key) -> inspect.Parameter:
     option = typer.Option(
         None,
         *names,
-        metavar="|".join(key.choices) or ("A,B,..." if is_list else key.type.__name__.upper()),
+        metavar="|".join(filter(None, key.choices))
+        or ("A,B,..." if is_list else key.type.__name__.upper()),
         help=f"{key.doc} {default}".strip(),
     )
     kind = str if is_list else key.type

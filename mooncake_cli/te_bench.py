@@ -62,6 +62,8 @@ def print_comparison(found: Comparison) -> None:
             print(f"only in {name}: {row_name}", file=sys.stderr)
     for difference in found.differences:
         print(f"differs: {difference}", file=sys.stderr)
+    if not found.rows:
+        return
     slower = len(found.regressions)
     print(f"{slower} of {len(found.rows)} rows are slower by more than {found.threshold:.1%}")
 

@@ -55,7 +55,7 @@ def measure_loopback(
     if not loopback:
         print("say --loopback, or one of target, run, compare; --help tells more", file=sys.stderr)
         raise typer.Exit(2)
-    _prepare(plot)
+    _prepare(plot, config)
     config = for_faults(config, is_loopback=True) if config.fault else config
     with LoopbackTarget(config.transfer) as target:
         _measure(target.address, config, (plot, progress, as_json), target)
@@ -69,7 +69,7 @@ def measure_remote(
     as_json: bool = Json,
 ) -> None:
     """Measure a target that runs elsewhere."""
-    _prepare(plot)
+    _prepare(plot, config)
     config = for_faults(config, is_loopback=False) if config.fault else config
     _measure(target, config, (plot, progress, as_json))
 
@@ -92,13 +92,19 @@ def compare_reports(
     threshold: str = typer.Option("5%", help="A row that is slower by more is a regression."),
     as_json: bool = Json,
 ) -> None:
-    """Compare two results row by row; a regression ends with exit code 1."""
+    """Compare two results row by row.
+
+    A regression ends with exit code 1, and so does having no row in common. What else may make a
+    difference, such as another kernel or an interrupted run, is told on stderr.
+    """
     limit = _share(threshold)
     found = compare(read_report(before), read_report(after), limit)
     if as_json:
         print(msgspec.json.encode(found).decode())
     else:
         print_comparison(found)
+    if not found.rows:
+        raise ConfigError(f"{before} and {after} have no row in common: nothing was compared")
     if found.regressions:
         raise typer.Exit(1)
 
@@ -110,10 +116,12 @@ command.command("target")(with_flags_of(TargetConfig, serve_target))
 command.command("compare")(compare_reports)
 
 
-def _prepare(plot: Path | None) -> None:
+def _prepare(plot: Path | None, config: BenchConfig) -> None:
     """Find out before the run what would only fail after it."""
     if plot is None:
         return
+    if config.fault or config.soak:
+        raise ConfigError("--plot:plot: draws the rows of a sweep; --fault and --soak make none")
     require_matplotlib()
     if not plot.parent.is_dir():
         raise ConfigError(f"--plot:plot: {plot.parent} is no folder")

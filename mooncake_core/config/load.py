@@ -166,8 +166,8 @@ def _explain(
         return f"{source}: {problem}"
     known = next((known for known in describe(kind) if known.name == key), None)
     if known is not None and ", got" not in problem:
-        if known.choices:
-            problem = f"{value!r} is none of {', '.join(known.choices)}"
+        if known.choices and problem.startswith("Invalid enum value"):
+            problem = f"{value!r} is none of {', '.join(filter(None, known.choices))}"
         elif "regex" in problem:
             problem = f"{value!r} is not {known.expected}"
         elif problem.startswith("Expected"):

@@ -58,10 +58,9 @@ class Bench:
 
     def run(self) -> None:
         """Look at the host, then measure. Raises what Sweep.run and check_host raise."""
-        memory_bytes = self._config.memory_bytes
-        is_here = is_same_host(self._control.welcome)
+        welcome = self._control.welcome
         self._checks = check_host(
-            self._control.welcome, self._cases, memory_bytes, is_same_host=is_here
+            welcome, self._cases, self._config, is_same_host=is_same_host(welcome)
         )
         if self._config.fault:
             self._break()
@@ -90,7 +89,10 @@ class Bench:
         )
 
     def _session(self) -> Session:
-        transport = self._cases[0].transport
+        transport, *others = dict.fromkeys(case.transport for case in self._cases)
+        if others:
+            asked = self._config.transport
+            raise ConfigError(f"--transport:transport: --fault and --soak take one, not {asked}")
         session = Session(self._control, transport, self._config.transfer)
         self._choices[transport] = session.why
         return session

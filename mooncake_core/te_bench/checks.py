@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mooncake_core.errors import MooncakeError
 from mooncake_core.te_bench.control import Welcome
+from mooncake_core.te_bench.options import BenchConfig
 from mooncake_core.te_bench.plan import Case, memory_needed
 from mooncake_core.te_bench.process import available_bytes
 from mooncake_core.te_bench.report import Check, State
@@ -22,7 +23,7 @@ USUAL_MTU = 1500
 
 
 def check_host(
-    welcome: Welcome, cases: Iterable[Case], memory_bytes: int, *, is_same_host: bool
+    welcome: Welcome, cases: Iterable[Case], config: BenchConfig, *, is_same_host: bool
 ) -> tuple[Check, ...]:
     """Return what was found about memory, limits and addresses.
 
@@ -30,8 +31,10 @@ def check_host(
         MooncakeError: what is asked for cannot be done here.
     """
     cases = tuple(cases)
+    # The baseline has as much of its own.
+    shares = (2 if is_same_host else 1) * (1 if config.no_baseline else 2)
     checks = (
-        _memory(memory_needed(cases, memory_bytes), 2 if is_same_host else 1),
+        _memory(memory_needed(cases, config.memory_bytes) * shares),
         _memlock(),
         _files(),
         _ports(),
@@ -44,11 +47,12 @@ def check_host(
     return checks
 
 
-def _memory(needed: int, sides: int) -> Check:
+def _memory(needed: int) -> Check:
     available = available_bytes()
-    text = f"{format_size(needed * sides)} of {format_size(available)} available are taken"
-    if available and needed * sides > available * 0.9:
-        return Check(name="memory", state="bad", finding=f"{text}; take smaller blocks or batches")
+    text = f"{format_size(needed)} of {format_size(available)} available are taken"
+    if available and needed > available * 0.9:
+        hint = "take less memory, or smaller blocks or batches"
+        return Check(name="memory", state="bad", finding=f"{text}; {hint}")
     return Check(name="memory", state="good", finding=text)
 
 

@@ -80,4 +80,12 @@ def _differences(before: Report, after: Report) -> tuple[str, ...]:
         old, new = getattr(before.config, name), getattr(after.config, name)
         if old != new:
             found.append(f"{name}: {old} | {new}")
+    for name in ("is_same_host", "is_complete"):
+        if getattr(before, name) != getattr(after, name):
+            found.append(f"{name}: {getattr(before, name)} | {getattr(after, name)}")
+    old_rows, new_rows = _by_case(before), _by_case(after)
+    for case in old_rows.keys() & new_rows.keys():
+        ways = old_rows[case].transport, new_rows[case].transport
+        if ways[0] != ways[1]:
+            found.append(f"{case.name}: {ways[0]} | {ways[1]}")
     return tuple(found)

@@ -2,8 +2,8 @@
 
     python -m mooncake_core.te_bench.loopback '{"transfer": {...}}'
 
-The child prints its address and serves until its standard input ends, which it does when the parent
-ends, whichever way.
+The child prints its address as JSON, or the problem why there is none, and serves until its
+standard input ends, which it does when the parent ends, whichever way.
 """
 
 from __future__ import annotations
@@ -16,14 +16,25 @@ from types import TracebackType
 import msgspec
 
 from mooncake_core.config.tables import TransferConfig
-from mooncake_core.errors import MooncakeError
+from mooncake_core.errors import ConfigError, MooncakeError
 from mooncake_core.te_bench.target import Target
 
 _LISTEN = "127.0.0.1:0"
 
 
+class _Greeting(msgspec.Struct, frozen=True, kw_only=True):
+    """The child's only line."""
+
+    address: str = ""
+    problem: str = ""
+
+
 class LoopbackTarget:
-    """A child process that is a target. `with` ends it."""
+    """A child process that is a target. `with` ends it.
+
+    Raises:
+        ConfigError: it cannot serve; the message says why.
+    """
 
     def __init__(self, config: TransferConfig) -> None:
         self._process = subprocess.Popen(
@@ -34,11 +45,15 @@ class LoopbackTarget:
             start_new_session=True,
         )
         assert self._process.stdout is not None
-        self.address = self._process.stdout.readline().decode().strip()
+        said = (
+            self._process.stdout.readline() or b'{"problem": "the target ended before it served"}'
+        )
+        greeting = msgspec.json.decode(said, type=_Greeting)
+        self.address = greeting.address
         """host:port of the control connection."""
         if not self.address:
             self.close()
-            raise MooncakeError("the target's process ended before it served")
+            raise ConfigError(greeting.problem)
 
     @property
     def pid(self) -> int:
@@ -76,10 +91,18 @@ def _encode(config: TransferConfig) -> str:
     return msgspec.json.encode(config).decode()
 
 
+def _say(greeting: _Greeting) -> None:
+    print(msgspec.json.encode(greeting).decode(), flush=True)
+
+
 def main(encoded: str) -> None:
     """Be the child."""
-    target = Target(_LISTEN, msgspec.json.decode(encoded, type=TransferConfig))
-    print(target.address, flush=True)
+    try:
+        target = Target(_LISTEN, msgspec.json.decode(encoded, type=TransferConfig))
+    except MooncakeError as error:
+        _say(_Greeting(problem=str(error)))
+        return
+    _say(_Greeting(address=target.address))
     sys.stdin.buffer.read()
     target.close()
 

@@ -58,8 +58,14 @@ class BenchConfig(Table, frozen=True):
     transfer: TransferConfig = TransferConfig()
 
     def __post_init__(self) -> None:
-        """Refuse a memory that is no size."""
+        """Refuse a memory that is no size, and what would be ignored."""
         size_bytes("memory", self.memory, minimum=4096)
+        if self.fault and self.soak:
+            raise ValueError("fault: not with soak; one of the two at a time")
+        if self.prepared and (self.fault or self.soak):
+            raise ValueError("prepared: of the sweep only, not of fault or soak")
+        if self.soak and self.model:
+            raise ValueError("soak: not with model; it chooses its own sizes")
 
     @property
     def memory_bytes(self) -> int:

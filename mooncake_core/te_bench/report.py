@@ -5,10 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from mooncake_core.errors import ConfigError
 from mooncake_core.te_bench.figures import Latency, coefficient_of_variation
@@ -74,7 +74,7 @@ class CaseResult(Struct, frozen=True, kw_only=True):
     samples: tuple[Sample, ...]
     latency: Latency
     """Over the calls of all measurements."""
-    gb_per_s: float
+    gb_per_s: Annotated[float, Meta(gt=0)]
     """Median; GB are 10^9 bytes."""
     ops_per_s: float
     """Median; pieces, not calls."""

@@ -12,7 +12,7 @@ from mooncake_core.errors import ConfigError
 from mooncake_core.native import _native
 from mooncake_core.te_bench.control import AskUsage, Control, Take, Taken, Used, Welcome
 from mooncake_core.te_bench.report import PathShare
-from mooncake_core.transfer import TransferEngine
+from mooncake_core.transfer import RemoteSegment, TransferEngine
 from mooncake_core.transfer.statistics import PathStatistics
 
 Transport = Literal["shm", "tcp", "auto"]
@@ -36,20 +36,14 @@ class Session:
         same_host: Literal["shm", "network"] = "network" if transport == "tcp" else "shm"
         self.engine = TransferEngine(msgspec.structs.replace(config, same_host=same_host))
         try:
-            self.transport: Literal["shm", "tcp"] = self._try_out()
-            self._refuse_another(transport)
+            taken = self._try_out()
+            self.transport: Literal["shm", "tcp"] = taken.transport
+            self.why = f"{taken.transport}: {taken.reason}"
+            """For people: what is measured, and why that."""
+            self._refuse_another(transport, taken.reason)
         except BaseException:
             self.engine.close()
             raise
-
-    @property
-    def why(self) -> str:
-        """For people: what is measured, and why that."""
-        if self.transport == "shm":
-            return "shm: the target is on this host and its memory can be mapped"
-        if not is_same_host(self.control.welcome):
-            return "tcp: the target is on another host"
-        return "tcp: asked for, though the target is on this host"
 
     def target_cpu_s(self) -> float:
         """Return what the target has used."""
@@ -70,19 +64,18 @@ class Session:
     ) -> None:
         self.close()
 
-    def _try_out(self) -> Literal["shm", "tcp"]:
+    def _try_out(self) -> RemoteSegment:
         taken = self.control.ask(Take(size_bytes=4096), Taken)
         remote = self.engine.open_segment(self.control.welcome.engine, taken.segment_id)
         remote.close()
-        return remote.transport
+        return remote
 
-    def _refuse_another(self, transport: Transport) -> None:
+    def _refuse_another(self, transport: Transport, reason: str) -> None:
         if transport in ("auto", self.transport):
             return
         raise ConfigError(
             f"--transport:transport: {transport} cannot be measured: the target at "
-            f"{self.control.welcome.engine} is reached over {self.transport} only, since it is "
-            f"{'' if is_same_host(self.control.welcome) else 'not '}on this host"
+            f"{self.control.welcome.engine} is reached over {self.transport}: {reason}"
         )
 
 

@@ -55,8 +55,8 @@ class Target:
         except BaseException:
             self._server.server_close()
             raise
-        with native_errors:
-            host = config.listen.rpartition(":")[0]
+        host = config.listen.rpartition(":")[0]
+        with native_errors:  # the engine is there, so its host can be listened on
             self.streams = _native.SocketPeer.create(f"{host}:0")
         self.machine = read_machine()
         self._server.target = self

@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+
+from tests.te_bench.results import report, result, sample
 
 QUICK = (
     *("--seconds=0.02", "--warm-up-s=0", "--repeats=2", "--memory=1MiB"),
@@ -61,7 +64,7 @@ def test_loopback_measures_both_transports_beside_their_baselines() -> None:
         assert row["transport"] == row["case"]["transport"]
         assert row["gb_per_s"] > 0 and row["of_baseline"] > 0 and len(row["samples"]) == 2
     assert {row["baseline"].split()[0] for row in rows} == {"memcpy", "plain"}
-    assert "can be mapped" in report["choices"]["shm"]
+    assert report["choices"]["shm"] == "shm: the peer is on this host and shares the memory"
     assert report["initiator"]["topology"] == report["target"]["topology"]
     assert report["config"]["block"] == "4KiB,64KiB"
 
@@ -70,13 +73,13 @@ def test_people_are_told_the_same() -> None:
     answer = te_bench("--loopback", "--no-baseline", "--prepared", "--direction=write", *QUICK)
     assert answer.returncode == 0, answer.stderr
     assert "write 4 KiB x 4 x 1" in answer.stdout and "GB are 10^9 bytes" in answer.stdout
-    assert "auto: shm: the target is on this host" in answer.stdout
+    assert "auto: shm: the peer is on this host" in answer.stdout
 
 
 def test_another_process_is_measured_by_its_address(address: str) -> None:
     report = measured("run", address, "--transport=tcp", "--direction=write", *QUICK)
     assert [row["transport"] for row in report["rows"]] == ["tcp", "tcp"]
-    assert "asked for" in report["choices"]["tcp"]
+    assert report["choices"]["tcp"] == "tcp: peers on this host are reached as any other"
 
 
 def test_progress_is_told_where_it_is_asked_for(address: str) -> None:
@@ -114,6 +117,16 @@ def test_a_regression_ends_with_1(tmp_path: Path) -> None:
     assert te_bench("compare", str(before), str(after), "--threshold=0.2").returncode == 0
 
 
+def test_results_without_a_common_row_are_no_success(tmp_path: Path) -> None:
+    files = [tmp_path / "a.json", tmp_path / "b.json"]
+    for file, size in zip(files, (4096, 8192), strict=True):
+        kept = report(result(sample(1e9), block_bytes=size))
+        file.write_bytes(msgspec.json.encode(kept))
+    answer = te_bench("compare", *map(str, files))
+    assert answer.returncode == 1 and "no row in common" in answer.stderr
+    assert "only in A: tcp read 4 KiB x 16 x 1" in answer.stderr
+
+
 def test_ctrl_c_prints_what_there_is_and_ends_the_target() -> None:
     process = start(
         *("--loopback", "--progress", "--json", "--block=4KiB", "--no-baseline"),
@@ -135,9 +148,15 @@ def test_ctrl_c_prints_what_there_is_and_ends_the_target() -> None:
     [
         (("run", "127.0.0.1:1"), "127.0.0.1:1: no target answers"),
         (("run", "nonsense"), "'nonsense' is not host:port"),
+        (("run", f"{'a' * 100}:80"), "no target answers"),
         (("--loopback", "--block=9 QiB"), "--block:block: '9 QiB': unknown unit"),
         (("--loopback", "--block=512 MiB", "--batch=4096"), "available are taken"),
+        (("--loopback", "--memory=10 TiB"), "take less memory"),
         (("--loopback", "--seconds=0"), "--seconds:seconds: Expected `float` > 0"),
+        (("--loopback", "--threads=65"), "'65' is no whole number from 1 to 64"),
+        (("--loopback", "--tokens=2000000", "--model=phi-4"), "--tokens:tokens: Expected `int` <="),
+        (("--loopback", "--transfer-listen=192.0.2.1:0"), "transfer.listen: listen on 192.0.2.1:0"),
+        (("--loopback", "--transfer-protocol=rdma"), "transfer.protocol: rdma cannot be used here"),
         (("--loopback", "--model=lama-3.1-70b"), "did you mean 'llama-3.1-70b'?"),
         (("--loopback", "--model=phi-4", "--gpu=h80"), "did you mean 'h800'?"),
         (("--loopback", "--model=phi-4", "--batch=2"), "says what block and batch are"),

@@ -54,7 +54,12 @@ def test_a_soak_is_right_in_every_byte_and_flat() -> None:
     [
         (("--loopback", "--fault=lane", "--transport=shm"), "a lane is of tcp, not shm"),
         (("run", "127.0.0.1:1", "--fault=peer"), "must be --loopback's"),
-        (("--loopback", "--fault=lain"), "is none of"),
+        (("--loopback", "--fault=lain"), "'lain' is none of lane, path, peer"),
+        (("--loopback", "--fault=lane", "--soak=1"), "not with soak"),
+        (("--loopback", "--soak=1", "--prepared"), "of the sweep only"),
+        (("--loopback", "--soak=1", "--model=phi-4"), "chooses its own sizes"),
+        (("--loopback", "--soak=1", "--plot=x.png"), "draws the rows of a sweep"),
+        (("--loopback", "--soak=1", "--transport=shm,tcp"), "take one, not shm,tcp"),
     ],
 )
 def test_a_fault_that_cannot_be_had_is_refused(arguments: tuple[str, ...], problem: str) -> None:

@@ -83,3 +83,21 @@ def test_what_makes_two_results_hard_to_compare_is_told() -> None:
     other = msgspec.structs.replace(MACHINE, kernel="Linux 7")
     found = compare(report(), report(machine=other), 0.05)
     assert found.differences == ("initiator.kernel: Linux 6 | Linux 7",)
+
+
+def test_a_row_that_took_another_way_and_a_run_that_was_interrupted_are_told() -> None:
+    over_tcp = result(sample(1e9))
+    over_shm = msgspec.structs.replace(over_tcp, transport="shm")
+    after = msgspec.structs.replace(report(over_shm), is_complete=False)
+    assert compare(report(over_tcp), after, 0.05).differences == (
+        "is_complete: True | False",
+        "tcp read 1 MiB x 16 x 1: tcp | shm",
+    )
+
+
+def test_a_rate_of_nothing_is_no_result(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    nothing = msgspec.structs.replace(result(sample(1e9)), gb_per_s=0.0)
+    file.write_bytes(msgspec.json.encode(report(nothing)))
+    with pytest.raises(ConfigError, match="not what"):
+        read_report(file)
