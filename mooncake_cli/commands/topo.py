@@ -80,7 +80,7 @@ def command(  # noqa: PLR0913  # one a flag
 
     From sysfs and procfs alone, with a verdict for every device: whether it is used, and why not.
     What cannot be read is said, and is no error. The exit code is 3 when what --require asks for
-    is not there, or when --check finds no path that works.
+    is not there or no path of --check works, and 1 when no engine answers there at all.
     """
     host = _read(sysroot)
     chosen = Filter(only=tuple(only), exclude=tuple(exclude))

@@ -12,7 +12,7 @@ import pytest
 from mooncake_core.config.tables import TransferConfig
 from mooncake_core.errors import PeerUnreachable, ReadOnly, TransferError, TransferTimeout
 from mooncake_core.transfer import RemoteSegment, TransferEngine
-from tests.transfer.peer import Peer, numbers
+from tests.transfer.peer import Peer, numbers, wait_until
 
 MIB = 1 << 20
 
@@ -173,8 +173,7 @@ def test_closing_ends_a_copy_that_is_under_way(engine: TransferEngine, peer: Pee
     segment = engine.lend(lent)
     peer.call("open", engine.endpoint, segment.id, b"\xff" * len(lent))
     peer.send("write_until_refused")
-    while lent[-1] == 0:  # until its first batch is there
-        pass
+    wait_until(lambda: lent[-1] != 0)  # its first batch is there
     assert segment.close(timeout_s=10)
     lent[:] = 0
     assert peer.receive() in ("TransferError", "PeerUnreachable")  # the connection may be cut
@@ -187,8 +186,7 @@ def test_a_fenced_writer_of_lent_memory_writes_no_more(engine: TransferEngine, p
     peer.call("open", engine.endpoint, segment.id, b"\xff" * len(lent))
     peer_id = peer.call("peer_id")
     peer.send("write_until_refused")
-    while lent[-1] == 0:
-        pass
+    wait_until(lambda: lent[-1] != 0)
     assert engine.fence(peer_id, timeout_s=10)
     lent[:] = 0
     assert peer.receive() == "Fenced"
@@ -223,8 +221,7 @@ def test_an_owner_that_dies_under_a_copy_is_unreachable(engine: TransferEngine, 
     ended: list[TransferError] = []
     thread = threading.Thread(target=write_for_ever, args=(remote, batch, ended))
     thread.start()
-    while peer.call("look", segment_id, size - 1, 1) == b"\x00":
-        pass
+    wait_until(lambda: peer.call("look", segment_id, size - 1, 1) != b"\x00")
     peer.kill()
     thread.join(20)
     assert not thread.is_alive() and isinstance(ended[0], PeerUnreachable)

@@ -1,14 +1,13 @@
 """Whom an engine reaches when it opens a segment, and by which address."""
 
-import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from mooncake_core.config.tables import TransferConfig
 from mooncake_core.errors import PeerUnreachable, WrongPeer
 from mooncake_core.transfer import TransferEngine
+from tests.addresses import link_local
 from tests.transfer.peer import Peer, numbers
 
 
@@ -17,15 +16,6 @@ def user() -> Iterator[TransferEngine]:
     engine = TransferEngine(TransferConfig(same_host="network"))
     yield engine
     engine.close()
-
-
-def link_local() -> str:
-    """Return an address of this host that needs a zone, or skip."""
-    for line in Path("/proc/net/if_inet6").read_text().splitlines():
-        digits, *_, name = line.split()
-        if digits.startswith("fe80"):
-            return ":".join(re.findall("....", digits)) + f"%{name}"
-    pytest.skip("no interface here has a link-local address")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "link-local"])
