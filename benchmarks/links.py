@@ -3,7 +3,7 @@
 Each figure is the median over `--repeats`, with its least and largest. `ratio` is to what plain
 sockets, one a link and all at once, reach in the same repeat. Every byte is verified.
 
-    sudo python benchmarks/links.py [--repeats 9] [--mbit 500] [--mib 64]
+    sudo python benchmarks/links.py [--repeats 9] [--mbit 500] [--mib 128]
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import argparse
 import itertools
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -23,10 +22,13 @@ from typing import Any
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.machine import describe
 from benchmarks.namespaces import Links, missing
 
 ROOT = Path(__file__).resolve().parent.parent
 COUNT = 4
+SMALL = 1 << 20
+"""Bytes of each batch while a link is cut."""
 
 
 class Process:
@@ -63,6 +65,7 @@ class Bed:
     def __init__(self, mbit: float, size_bytes: int) -> None:
         self.links = Links(COUNT, mbit)
         self.size_bytes = size_bytes
+        self.seed = 1000
         self.user = Process(self.links, self.links.here, self.links.here_addresses, size_bytes)
         self.owner = Process(self.links, self.links.there, self.links.there_addresses, size_bytes)
         endpoint, segment_id, ports = self.owner.call("about")
@@ -75,14 +78,19 @@ class Bed:
         self.owner.close()
         self.links.close()
 
-    def verify(self) -> None:
-        """Compare every byte of both ends."""
-        digests = {one.call("digest", self.size_bytes) for one in (self.user, self.owner)}
+    def refill(self, op: str, seed: int) -> None:
+        """Give the end that bytes come from other ones."""
+        (self.user if op == "write" else self.owner).call("refill", seed)
+
+    def verify(self, count: int | None = None) -> None:
+        """Compare the first `count` bytes of both ends; None: all."""
+        count = self.size_bytes if count is None else count
+        digests = {one.call("digest", count) for one in (self.user, self.owner)}
         assert len(digests) == 1, "wrong bytes"
 
     def ratio(self, op: str, seed: int, plain_s: float = 1.0) -> tuple[float, float, float]:
         """Return the rate of one batch, that of plain sockets (B/s), and their ratio."""
-        (self.user if op == "write" else self.owner).call("refill", seed)
+        self.refill(op, seed)
         plain = sum(self.user.call("plain", self.targets, plain_s))
         rate = self.size_bytes / self.user.call("move", op, self.size_bytes)
         self.verify()
@@ -91,7 +99,9 @@ class Bed:
     def cut(self, op: str, link: int = 1) -> tuple[float, float]:
         """Cut a link under way; return the longest stall and the seconds until it is used again."""
         address = self.links.here_addresses[link]
-        self.user.call("start", op, 1 << 20)
+        self.refill(op, self.seed)
+        self.seed += 1
+        self.user.call("start", op, SMALL)
         time.sleep(0.7)
         self.links.cut(link)
         time.sleep(1.5)
@@ -100,6 +110,7 @@ class Bed:
         time.sleep(4.0)
         said = self.user.call("stop")
         assert not said["error"], said["error"]
+        self.verify(SMALL)
         self.user.call("move", op, self.size_bytes)
         self.verify()
         log = said["log"]
@@ -128,7 +139,7 @@ def main() -> None:
     options = parser.parse_args()
     if reason := missing():
         sys.exit(reason)
-    print(f"# {platform.platform()}, {os.cpu_count()} CPUs, {options}")
+    print(f"# {describe(options)}")
     print(f"{'links':22} {'batch MB/s':34} {'plain MB/s':34} ratio")
     bed = Bed(options.mbit, options.mib << 20)
     try:

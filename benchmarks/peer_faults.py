@@ -13,8 +13,6 @@ that resets every connection after one answer is given up in some runs and not i
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import platform
 import random
 import statistics
 import sys
@@ -26,6 +24,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.machine import describe
 from mooncake_core.config.tables import TransferConfig
 from mooncake_core.errors import MooncakeError
 from mooncake_core.transfer import RemoteSegment, TransferEngine
@@ -198,7 +197,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--deadline-s", type=float, default=0.3)
     options = parser.parse_args()
-    print(f"# {platform.platform()}, {multiprocessing.cpu_count()} CPUs, {options}")
+    print(f"# {describe(options)}")
     table = rows()
     runs = [row for row in table for _ in range(options.runs)]
     random.Random(1).shuffle(runs)

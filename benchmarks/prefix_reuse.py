@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import platform
 import random
 import signal
 import statistics
@@ -29,6 +28,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import openai
+from machine import describe
 
 from mooncake_core.model_spec.checkpoint import prepare_checkpoint
 from mooncake_core.tokenizer import Tokenizer, load_tokenizer
@@ -189,9 +189,9 @@ def main() -> None:
     rng = random.Random(args.seed)
     results = [run(d, args.pairs, args.prefix_tokens, rng) for d in args.dtypes.split(",")]
     if args.json:
-        print(json.dumps({"machine": platform.platform(), "seed": args.seed, "results": results}))
+        print(json.dumps({"machine": describe(args), "seed": args.seed, "results": results}))
         return
-    print(f"{platform.processor() or platform.machine()}, seed {args.seed}, {args.pairs} pairs")
+    print(f"# {describe(args)}")
     print("dtype      cold TTFT  reused TTFT  speed-up (min..max)    cached  equal  other instance")
     for row in results:
         print(

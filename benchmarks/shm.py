@@ -15,9 +15,7 @@ from __future__ import annotations
 import argparse
 import array
 import multiprocessing
-import platform
 import statistics
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +23,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 
 import numpy as np
+from machine import describe
 
 from mooncake_core.config.tables import TransferConfig
 from mooncake_core.native import _native
@@ -137,13 +136,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.2, help="of one measurement")
     parser.add_argument("--lent", action="store_true")
     options = parser.parse_args()
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], check=True, stdout=subprocess.PIPE, text=True
-    )
-    print(
-        f"# {platform.platform()}, {multiprocessing.cpu_count()} CPUs, "
-        f"{commit.stdout.strip()}, {options}"
-    )
+    print(f"# {describe(options)}")
     context = multiprocessing.get_context("spawn")
     pipe, other = context.Pipe()
     owner = context.Process(target=own_memory, args=(other, options.lent), daemon=True)

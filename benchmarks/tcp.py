@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import shutil
 import socket
 import statistics
@@ -26,6 +24,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from machine import describe
 from peer import Peer, time_wait
 
 from mooncake_core.config import TransferConfig
@@ -189,11 +188,11 @@ def main() -> None:
     theirs = peer.write_often(TRANSFERS) if peer else None
     if options.json:
         rows = [asdict(line) for line in lines]
-        machine = f"{platform.platform()}, {os.cpu_count()} CPUs"
+        machine = describe(options)
         extra = {"time_wait": left, "original_time_wait": theirs and theirs[0]}
         print(json.dumps({"machine": machine, "pairs": options.pairs, "lines": rows, **extra}))
         return
-    print(f"{platform.platform()}, {os.cpu_count()} CPUs, {options.pairs} pairs")
+    print(f"# {describe(options)}")
     show(lines)
     print(f"sockets in TIME_WAIT after {TRANSFERS:,} transfers: {left}", end="")
     print(f"; the original: {theirs[0]}" if theirs else "")
