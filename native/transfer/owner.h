@@ -63,8 +63,9 @@ class Owner {
   Result<std::shared_ptr<Segment>> Find(const SegmentRef& ref) const {
     auto segment = ref.id != 0 ? segments.Find(ref.id) : segments.FindByName(ref.name);
     if (segment != nullptr) return segment;
-    const std::string which = ref.id != 0 ? std::to_string(ref.id) : ref.name;
-    return Status(Code::kNotFound, "no segment " + which + " here");
+    const std::string which =
+        ref.id != 0 ? "segment " + std::to_string(ref.id) : "segment named \"" + ref.name + '"';
+    return Status(Code::kNotFound, "the owner has no " + which);
   }
 
  private:

@@ -138,7 +138,7 @@ def test_local_memory_outside_every_buffer_is_refused(engine: TransferEngine, pe
 
 
 def test_unknown_segments_are_named(engine: TransferEngine, peer: Peer) -> None:
-    with pytest.raises(TransferError, match="no segment 4711"):
+    with pytest.raises(TransferError, match="has no segment 4711"):
         engine.open_segment(peer.call("endpoint"), 4711)
 
 
