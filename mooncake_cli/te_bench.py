@@ -87,9 +87,9 @@ def _print_rows(report: Report) -> None:
 def _print_faults(faults: Sequence[FaultResult]) -> None:
     for fault in faults:
         print(
-            f"{fault.what}: noticed after {_after(fault.detected_s)}, used again after "
-            f"{_after(fault.used_again_s)}; longest call {_time(fault.longest_call_s)}; "
-            f"{fault.resent_slices} slices resent"
+            f"{fault.what}: {_when('noticed', fault.detected_s)}, "
+            f"{_when('used again', fault.used_again_s)}; "
+            f"longest call {_time(fault.longest_call_s)}; {fault.resent_slices} slices resent"
         )
         print(f"  {fault.error or 'no error'}; every byte of {fault.calls} calls is right")
 
@@ -120,8 +120,8 @@ def _print_soak(soak: SoakResult) -> None:
         print("flat: memory, descriptors and sockets did not grow")
 
 
-def _after(seconds: float | None) -> str:
-    return "(never)" if seconds is None else _time(seconds)
+def _when(what: str, seconds: float | None) -> str:
+    return f"never {what}" if seconds is None else f"{what} after {_time(seconds)}"
 
 
 def _grouped(rows: Sequence[CaseResult]) -> dict[tuple[str, str], list[CaseResult]]:

@@ -52,14 +52,28 @@ def for_faults(config: BenchConfig, *, is_loopback: bool) -> BenchConfig:
 
 
 def break_lane(session: Session, case: Case) -> FaultResult:
-    """End the connections of the busiest path in the middle of a call."""
+    """End the connections of the busiest path in the middle of a call.
+
+    Where they are cut between two calls after all, nobody need notice.
+    """
     with _calls(session, case) as (steady, _):
         before = _Before(session, steady)
         _strike(steady)
         path = _busiest(session)
+        cut_s = time.perf_counter()
         count = cut(path)
-        detected_s = _until(lambda: before.failures() > 0 or steady.has_ended)
-        used_again_s = _until(lambda: before.calls() >= 2 or steady.has_ended)
+        moved = _bytes(_same(session, path))
+
+        def is_used_again() -> bool:
+            """The first call may have ended over what was cut."""
+            return before.calls() >= 2 and _bytes(_same(session, path)) > moved
+
+        detected_s = _until(
+            lambda: before.failures() > 0 or is_used_again() or steady.has_ended, since_s=cut_s
+        )
+        if before.failures() == 0 and not steady.has_ended:
+            detected_s = None
+        used_again_s = _until(lambda: is_used_again() or steady.has_ended, since_s=cut_s)
         _settle(steady)
         what = f"{count} connection{'s' * (count != 1)} of {name_of(path)}"
         return before.result("lane", what, detected_s, used_again_s)
@@ -174,9 +188,17 @@ def _strike(steady: Steady) -> None:
     time.sleep(statistics.median(steady.latencies_s) * 0.4)
 
 
-def _until(condition: Callable[[], bool], limit_s: float = PATIENCE_S) -> float | None:
-    """Wait for a condition, and return how long it took; None: longer than the limit."""
-    start_s = time.perf_counter()
+def _until(
+    condition: Callable[[], bool], limit_s: float = PATIENCE_S, *, since_s: float | None = None
+) -> float | None:
+    """Wait for a condition, and return how long it took; None: longer than the limit.
+
+    Args:
+        condition: is looked at again and again.
+        limit_s: from `since_s` on.
+        since_s: on time.perf_counter(); None: from now.
+    """
+    start_s = time.perf_counter() if since_s is None else since_s
     while time.perf_counter() - start_s < limit_s:
         if condition():
             return time.perf_counter() - start_s
@@ -225,8 +247,9 @@ def _busiest(session: Session) -> PathStatistics:
 
 
 def _same(session: Session, path: PathStatistics) -> PathStatistics:
-    ends = (path.local, path.remote)
-    return next(each for each in _tcp_paths(session) if (each.local, each.remote) == ends)
+    ends = (path.peer, path.local, path.remote)
+    paths = session.engine.statistics()
+    return next(each for each in paths if (each.peer, each.local, each.remote) == ends)
 
 
 def _bytes(path: PathStatistics) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from mooncake_cli.app import main
 from tests.te_bench.results import report, result, sample
 
 QUICK = (
@@ -104,27 +105,28 @@ def test_a_plot_is_drawn(tmp_path: Path) -> None:
     assert file.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_regression_ends_with_1(tmp_path: Path) -> None:
+def test_a_regression_ends_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = measured("--loopback", "--direction=read", "--no-baseline", *QUICK)
     before, after = tmp_path / "a.json", tmp_path / "b.json"
     before.write_text(json.dumps(report))
     report["rows"][0]["gb_per_s"] *= 0.9
     after.write_text(json.dumps(report))
-    assert te_bench("compare", str(before), str(before)).returncode == 0
-    answer = te_bench("compare", str(before), str(after), "--threshold=5%")
-    assert answer.returncode == 1
-    assert "1 of 2 rows are slower by more than 5.0%" in answer.stdout
-    assert te_bench("compare", str(before), str(after), "--threshold=0.2").returncode == 0
+    assert main(["te-bench", "compare", str(before), str(before)]) == 0
+    assert main(["te-bench", "compare", str(before), str(after), "--threshold=5%"]) == 1
+    assert "1 of 2 rows are slower by more than 5.0%" in capsys.readouterr().out
+    assert main(["te-bench", "compare", str(before), str(after), "--threshold=0.2"]) == 0
 
 
-def test_results_without_a_common_row_are_no_success(tmp_path: Path) -> None:
+def test_results_without_a_common_row_are_no_success(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     files = [tmp_path / "a.json", tmp_path / "b.json"]
     for file, size in zip(files, (4096, 8192), strict=True):
         kept = report(result(sample(1e9), block_bytes=size))
         file.write_bytes(msgspec.json.encode(kept))
-    answer = te_bench("compare", *map(str, files))
-    assert answer.returncode == 1 and "no row in common" in answer.stderr
-    assert "only in A: tcp read 4 KiB x 16 x 1" in answer.stderr
+    assert main(["te-bench", "compare", *map(str, files)]) == 1
+    told = capsys.readouterr().err
+    assert "no row in common" in told and "only in A: tcp read 4 KiB x 16 x 1" in told
 
 
 def test_ctrl_c_prints_what_there_is_and_ends_the_target() -> None:
@@ -161,16 +163,24 @@ def test_ctrl_c_prints_what_there_is_and_ends_the_target() -> None:
         (("--loopback", "--model=phi-4", "--gpu=h80"), "did you mean 'h800'?"),
         (("--loopback", "--model=phi-4", "--batch=2"), "says what block and batch are"),
         (("--loopback", "--plot=/nowhere/rates.png"), "/nowhere is no folder"),
-        (("target", "--listen=256.0.0.1:0"), "256.0.0.1:0 cannot be"),
         (("compare", "/a.json", "/b.json"), "/a.json: cannot read it"),
         (("compare", "/a.json", "/b.json", "--threshold=x"), "'x' is no share"),
     ],
 )
-def test_what_cannot_be_done_is_one_line_and_1(arguments: tuple[str, ...], problem: str) -> None:
-    answer = te_bench(*arguments)
+def test_what_cannot_be_done_is_one_line_and_1(
+    arguments: tuple[str, ...], problem: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Also what processes that were started write."""
+    assert main(["te-bench", *arguments]) == 1
+    shown = capfd.readouterr()
+    (line,) = shown.err.splitlines()
+    assert line.startswith("mooncake: ") and problem in line and shown.out == ""
+
+
+def test_a_target_that_cannot_listen_is_one_line_and_1() -> None:
+    answer = te_bench("target", "--listen=256.0.0.1:0")
     assert answer.returncode == 1 and answer.stdout == ""
-    (line,) = answer.stderr.splitlines()
-    assert line.startswith("mooncake: ") and problem in line
+    assert "256.0.0.1:0 cannot be" in answer.stderr and len(answer.stderr.splitlines()) == 1
 
 
 def test_without_a_target_usage_is_told() -> None:

@@ -71,7 +71,7 @@ def lay(root: Path, name: str, kind: str, content: bytes) -> None:
         return
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.dictionaries(st.sampled_from(PLACES), st.tuples(KINDS, CONTENTS), min_size=5))
 def test_no_tree_is_an_error(tree: dict[str, tuple[str, bytes]]) -> None:
     with TemporaryDirectory() as folder:
