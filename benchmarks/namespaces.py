@@ -10,7 +10,6 @@ import contextlib
 import os
 import shutil
 import subprocess
-from types import TracebackType
 
 
 def missing() -> str:
@@ -76,12 +75,7 @@ class Links:
     def __enter__(self) -> Links:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _join(self, link: int) -> None:

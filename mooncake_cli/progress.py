@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from types import TracebackType
 
 
 class Progress:
@@ -26,12 +25,7 @@ class Progress:
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Leave an empty line to whoever writes next."""
         if self._is_wanted and self._is_terminal:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import socket
-from types import TracebackType
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -163,12 +162,7 @@ class Control:
     def __enter__(self) -> Control:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _first(self) -> Welcome:

@@ -14,7 +14,6 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
-from types import TracebackType
 
 from mooncake_core.transfer.statistics import PathStatistics
 
@@ -57,12 +56,7 @@ class Silence:
     def __enter__(self) -> Silence:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
 
     def _run(self) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from types import TracebackType
 
 import msgspec
 
@@ -78,12 +77,7 @@ class LoopbackTarget:
     def __enter__(self) -> LoopbackTarget:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

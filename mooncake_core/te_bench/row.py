@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import TracebackType
 from typing import Literal
 
 from mooncake_core.errors import ChecksumMismatch
@@ -110,12 +109,7 @@ class Row:
     def __enter__(self) -> Row:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _strands(self, thread: int) -> Iterator[Strand]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any
 
 from mooncake_core.native import _native, native_errors
@@ -100,7 +99,7 @@ class Buffer:
 
         Raises:
             TypeError: it has no memory that can be reached.
-            BufferError: it is not contiguous.
+            BufferError: it is not contiguous; NumPy's arrays raise ValueError.
             ValueError: it is empty.
             TransferError: it is on a GPU, and there is no CUDA driver.
         """
@@ -149,10 +148,5 @@ class Buffer:
     def __enter__(self) -> Buffer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
