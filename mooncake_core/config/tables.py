@@ -87,7 +87,8 @@ class TransferConfig(Table, frozen=True):
     """Further addresses of this host, or names of its interfaces; batches are spread over all of
     them. "auto" alone: every interface that `mooncake topo` calls usable."""
     topology: str = ""
-    """A JSON file that says which interfaces are near which memory; empty: as the system says."""
+    """A JSON file that says which interfaces are near which memory; empty: those of
+    the same NUMA node are."""
     io_threads: Annotated[int, Meta(ge=1, le=64)] = 2
     """Threads that carry out submitted batches. More: more batches at once, more contention."""
     serve_threads: Annotated[int, Meta(ge=1, le=64)] = 1

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from mooncake_core.config.tables import TransferConfig
 from mooncake_core.errors import ConfigError
 from mooncake_core.topology import (
     Host,
+    build_matrix,
     load_matrix,
     preferred_addresses,
     rdma_reasons,
@@ -39,12 +41,12 @@ def choose(config: TransferConfig, root: Path = Path("/")) -> Choice:
         ConfigError: `rdma` cannot be used; an interface or a file is not there or not usable.
     """
     host = read_host(root, rdma=config.protocol != "tcp" or bool(config.topology))
-    return Choice(
-        protocol="tcp",
-        reason=_reason(config, host),
-        addresses=_addresses(config, host),
-        preferred=_preferred(config, host),
-    )
+    reason, addresses = _reason(config, host), _addresses(config, host)
+    if config.topology:
+        preferred = _from_file(config, host)
+    else:
+        preferred = _from_system(host, {_listened(config), *addresses})
+    return Choice(protocol="tcp", reason=reason, addresses=addresses, preferred=preferred)
 
 
 def _reason(config: TransferConfig, host: Host) -> str:
@@ -57,15 +59,28 @@ def _reason(config: TransferConfig, host: Host) -> str:
 
 
 def _addresses(config: TransferConfig, host: Host) -> tuple[str, ...]:
-    first = config.listen.rpartition(":")[0].strip("[]")
     found = resolve_addresses(host, config.addresses)
-    return tuple(address for address in found if address != first)
+    return tuple(address for address in found if address != _listened(config))
 
 
-def _preferred(config: TransferConfig, host: Host) -> dict[str, tuple[str, ...]]:
+def _listened(config: TransferConfig) -> str:
+    return config.listen.rpartition(":")[0].strip("[]")
+
+
+def _from_system(host: Host, used: set[str]) -> dict[str, tuple[str, ...]]:
+    """Return what is near by the interfaces' places; locations to which all is alike are left out.
+
+    RDMA devices are left aside: their addresses are those of interfaces.
+    """
+    near = preferred_addresses(host, build_matrix(msgspec.structs.replace(host, rdma=())))
+    ours = {location: used.intersection(found) for location, found in near.items()}
+    return {
+        location: tuple(sorted(found)) for location, found in ours.items() if found < used and found
+    }
+
+
+def _from_file(config: TransferConfig, host: Host) -> dict[str, tuple[str, ...]]:
     """Return the addresses of the first column of the matrix."""
-    if not config.topology:
-        return {}
     try:
         return dict(preferred_addresses(host, load_matrix(Path(config.topology), host)))
     except ConfigError as error:

@@ -12,6 +12,7 @@ from mooncake_core.config.tables import TransferConfig
 from mooncake_core.errors import ConfigError
 from mooncake_core.transfer import TransferEngine
 from mooncake_core.transfer.choice import choose
+from tests.topology.trees import Recorded
 
 
 def write(root: Path, files: dict[str, str]) -> None:
@@ -103,6 +104,22 @@ def test_a_topology_file_says_which_addresses_are_near_which_memory(
     file.write_text("{")
     with pytest.raises(ConfigError, match=r"transfer\.topology: .*matrix\.json"):
         choose(config, host)
+
+
+def test_without_a_file_addresses_are_near_the_memory_of_their_numa_node(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path, nodes=2)
+    for index in range(4):
+        recorded.card(f"eth{index}", f"10.{index}.0.2/16", numa=index // 2)
+    recorded.read()
+
+    def near(*addresses: str) -> dict[str, tuple[str, ...]]:
+        config = TransferConfig(listen="10.0.0.2:0", addresses=addresses, protocol="tcp")
+        return choose(config, tmp_path).preferred
+
+    assert near("eth1", "eth2") == {"cpu:0": ("10.0.0.2", "10.1.0.2"), "cpu:1": ("10.2.0.2",)}
+    assert near("eth2") == {"cpu:0": ("10.0.0.2",), "cpu:1": ("10.2.0.2",)}
+    assert near("eth1") == {} == near()  # all are at one node
+    assert near("lo") == {"cpu:0": ("10.0.0.2",)}
 
 
 def test_an_address_that_is_not_this_hosts_is_a_configuration_error() -> None:

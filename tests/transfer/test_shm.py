@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from mooncake_core.config.tables import TransferConfig
-from mooncake_core.errors import TransferTimeout
+from mooncake_core.errors import TransferError, TransferTimeout
 from mooncake_core.transfer import TransferEngine
 from tests.transfer.peer import numbers
 
@@ -114,7 +114,7 @@ def test_statistics_count_what_was_copied(engine: TransferEngine, other: Transfe
     assert (path.written_bytes, path.read_bytes, path.slices) == (3 * MIB, MIB, 4)
     assert path.in_flight_bytes == 0 and path.rate_bytes_per_s > 0
     other.close()
-    with pytest.raises(Exception, match="owner"):
+    with pytest.raises(TransferError, match="owner"):
         remote.read(numbers(local.address), numbers(0), numbers(MIB))
     (path,) = (path for path in engine.statistics() if path.transport == "shm")
     assert (path.state, path.connections, path.failures) == ("gone", 0, 1)
