@@ -57,7 +57,9 @@ def read_usage() -> Usage:
 
 def read_machine() -> Machine:
     """Return the host that this process runs on."""
-    inventory = msgspec.json.encode(read_host(), order="deterministic")
+    host = read_host()
+    # Neither routes nor this process's limits.
+    inventory = msgspec.json.encode([host.nics, host.rdma, host.numa, host.gpus])
     return Machine(
         name=socket.gethostname(),
         kernel=f"{platform.system()} {platform.release()}",
