@@ -11,12 +11,14 @@
 
 namespace mooncake {
 
-Status NotificationQueue::Push(Notification notification) {
+Status NotificationQueue::Push(Notification notification, uint64_t number) {
   const std::lock_guard lock(mutex_);
+  if (known_.contains(number)) return Status::Ok();
   if (is_closed_ || queue_.size() >= kCapacity) {
     return Status(Code::kNotNotified, "the peer has " + std::to_string(queue_.size()) +
                                           " notifications that it has not read, and takes no more");
   }
+  if (number != 0) Remember(number);
   queue_.push_back(std::move(notification));
   if (queue_.size() == 1) Signal();
   return Status::Ok();
@@ -51,6 +53,15 @@ void NotificationQueue::Close() {
   const std::lock_guard lock(mutex_);
   if (std::exchange(is_closed_, true)) return;
   Signal();
+}
+
+// Long enough: who says one again does so at once.
+void NotificationQueue::Remember(uint64_t number) {
+  known_.insert(number);
+  numbers_.push_back(number);
+  if (numbers_.size() <= kCapacity) return;
+  known_.erase(numbers_.front());
+  numbers_.pop_front();
 }
 
 void NotificationQueue::Signal() {

@@ -44,6 +44,13 @@ Bytes Encode(const SegmentRef& ref) {
   return body;
 }
 
+Bytes Encode(const NumberedNote& note) {
+  Bytes body(sizeof note.number + note.data.size());
+  StoreLittle<uint64_t>(body.data(), note.number);
+  std::copy(note.data.begin(), note.data.end(), body.begin() + sizeof note.number);
+  return body;
+}
+
 Bytes Encode(const OpenReply& reply) {
   Bytes body;
   MsgpackWriter writer(body);
@@ -112,6 +119,15 @@ Result<SegmentRef> DecodeSegmentRef(std::span<const uint8_t> body) {
   }
   ref.name = name;
   return ref;
+}
+
+Result<NumberedNote> DecodeNote(std::span<const uint8_t> body) {
+  NumberedNote note;
+  if (body.size() < sizeof note.number) return Malformed("notification");
+  note.number = LoadLittle<uint64_t>(body.data());
+  note.data.assign(body.begin() + sizeof note.number, body.end());
+  if (note.number == 0) return Malformed("notification");
+  return note;
 }
 
 Result<OpenReply> DecodeOpenReply(std::span<const uint8_t> body) {

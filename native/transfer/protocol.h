@@ -7,6 +7,8 @@
 //         Write -> WriteReply            pieces and their bytes -> they are in memory
 //         CloseLane -> LaneClosed        another connection of this caller moves no byte any more;
 //                                        also when there is none of that id
+//         Notify -> NotifyReply          a note -> it is in the queue, once however often it was
+//                                        said under one number
 //         Echo -> EchoReply              the same bytes
 //   Unix  Hello -> HelloReply
 //         Map -> MapReply                with a descriptor of the memory file, or with the address
@@ -14,8 +16,8 @@
 //         Release                        nothing touches what that handle gave any more
 //         Bye                            it touches nothing any more and never will again
 //         Fenced, SegmentGone <-         from the owner, at any time
-//   both  Notify -> NotifyReply          raw bytes -> they are in the queue
-//         anything -> Error
+//         Notify -> NotifyReply          raw bytes -> they are in the queue
+//   both  anything -> Error
 //
 // Bodies are msgpack arrays, but those of Notify, and of Read and Write: a batch is the hot path.
 // Theirs is
@@ -98,6 +100,11 @@ struct SegmentRef {
   std::string name;
 };
 
+struct NumberedNote {
+  uint64_t number = 0;  // random
+  std::string data;
+};
+
 struct OpenReply {
   uint64_t segment_id = 0;
   uint64_t size_bytes = 0;
@@ -119,6 +126,7 @@ struct MapReply {
 Bytes Encode(const Hello& hello);
 Bytes Encode(const HelloReply& reply);
 Bytes Encode(const SegmentRef& ref);
+Bytes Encode(const NumberedNote& note);  // the number, and the bytes as they are
 Bytes Encode(const OpenReply& reply);
 Bytes Encode(const Map& map);
 Bytes Encode(const MapReply& reply);
@@ -129,6 +137,7 @@ Bytes EncodeError(const Status& status);
 Result<Hello> DecodeHello(std::span<const uint8_t> body);
 Result<HelloReply> DecodeHelloReply(std::span<const uint8_t> body);
 Result<SegmentRef> DecodeSegmentRef(std::span<const uint8_t> body);
+Result<NumberedNote> DecodeNote(std::span<const uint8_t> body);
 Result<OpenReply> DecodeOpenReply(std::span<const uint8_t> body);
 Result<Map> DecodeMap(std::span<const uint8_t> body);
 Result<MapReply> DecodeMapReply(std::span<const uint8_t> body);

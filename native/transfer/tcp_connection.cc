@@ -158,8 +158,10 @@ Status TcpConnection::OnOpen() {
 }
 
 Status TcpConnection::OnNotify() {
-  const Status pushed =
-      owner_.notifications.Push({name_.peer_id, std::string(buffer_.begin(), buffer_.end())});
+  auto note = DecodeNote(buffer_);
+  if (!note.ok()) return note.status();
+  auto& [number, data] = note.value();
+  const Status pushed = owner_.notifications.Push({name_.peer_id, std::move(data)}, number);
   if (pushed.ok()) {
     Reply(Message::kNotifyReply, {});
   } else {

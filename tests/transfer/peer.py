@@ -86,6 +86,9 @@ class Driven:
         batch = numbers(self.buffer.address), numbers(0), numbers(len(self.local))
         self.remote.write(*batch, notify=note)
 
+    def notes(self) -> list[bytes]:
+        return [each.data for each in self.engine.notifications()]
+
     def notify_until_full(self) -> None:
         with contextlib.suppress(NotNotified):
             while True:

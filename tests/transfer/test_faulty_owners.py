@@ -112,6 +112,16 @@ def test_a_batch_goes_on_over_another_connection_when_one_ends(
     assert sum(path.failures for path in engine.statistics()) == 1
 
 
+@pytest.mark.parametrize("op", OPS)
+def test_a_batch_outlives_many_connections_that_end_in_a_short_time(
+    engine: TransferEngine, op: str
+) -> None:
+    local = Local(engine)
+    with Owner(SIZE, Fault("request", faults.reset, times=16)) as owner:
+        local.move(op, owner.endpoint)
+        assert local.memory == owner.memory
+
+
 FENCES = {
     "end": (faults.end, PeerUnreachable, AT_ONCE),
     "close": (faults.close, PeerUnreachable, AT_ONCE),

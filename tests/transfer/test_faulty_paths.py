@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
 from mooncake_core.config.tables import TransferConfig
 from mooncake_core.errors import PeerUnreachable, TransferTimeout, WireError
+from mooncake_core.te_bench.cuts import cut
 from mooncake_core.transfer import TransferEngine
 from tests.transfer import owner as faults
 from tests.transfer.owner import Act, Fault, Owner, Point
+from tests.transfer.peer import Peer, numbers
 from tests.transfer.test_faulty_owners import (
     AT_ONCE,
     AT_THE_DEADLINE,
@@ -108,3 +112,45 @@ def test_garbage_on_one_path_is_a_wire_error_at_once(engine: TransferEngine, op:
             local.move(op, owner.endpoint)
         local.move(op, owner.endpoint)
         assert local.memory == owner.memory
+
+
+def test_a_notification_is_heard_once_though_its_connection_ends(engine: TransferEngine) -> None:
+    """Whether it was heard already or not, it is said again on another connection."""
+    peer = Peer("network", addresses=(SECOND,))
+    segment = peer.call("create", 1)
+    local = engine.register(bytearray(1))
+    remote = engine.open_segment(peer.call("endpoint"), segment)
+    batch = numbers(local.address), numbers(0), numbers(1)
+    is_over = threading.Event()
+
+    def cut_all() -> None:
+        while not is_over.wait(0.002):
+            for path in engine.statistics():
+                cut(path)
+
+    cutting = threading.Thread(target=cut_all)
+    cutting.start()
+    try:
+        for index in range(400):
+            remote.write(*batch, notify=str(index).encode())
+    finally:
+        is_over.set()
+        cutting.join()
+    assert sum(path.failures for path in engine.statistics()) > 0
+    assert peer.call("notes") == [str(index).encode() for index in range(400)]
+    peer.end()
+
+
+def test_an_opening_waits_for_a_peer_that_is_stopped_for_some_seconds(
+    engine: TransferEngine,
+) -> None:
+    peer = Peer("network", addresses=(SECOND,))
+    segments = [peer.call("create", 1) for _ in range(2)]
+    endpoint = peer.call("endpoint")
+    engine.open_segment(endpoint, segments[0])
+    with ThreadPoolExecutor(1) as pool:
+        with peer.stopped():
+            opening = pool.submit(engine.open_segment, endpoint, segments[1], timeout_s=20)
+            assert not wait([opening], timeout=4.5).done
+        assert opening.result(20).id == segments[1]
+    peer.end()

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/random.h"
 #include "transfer/slicer.h"
 #include "transfer/transports/tcp_spray.h"
 
@@ -66,25 +67,37 @@ Result<std::shared_ptr<Attachment>> TcpTransport::Open(uint64_t segment_id, Dead
 
 Result<OpenReply> TcpTransport::Find(const SegmentRef& ref, Deadline deadline) {
   const auto open = [&](TcpLane& lane, Patience patience) { return lane.Open(ref, patience); };
-  return Ask(open, true, deadline);
+  return Ask(open, deadline);
 }
 
-// Said once: a second time, it might be heard twice.
+// However often it is said under one number, it is heard once.
 Status TcpTransport::Notify(std::string_view data, const BatchOptions& options) {
+  const NumberedNote note{RandomId(), std::string(data)};
   const auto notify = [&](TcpLane& lane, Patience patience) -> Result<OpenReply> {
-    Status status = lane.Notify(data, patience);
+    Status status = lane.Notify(note, patience);
     if (!status.ok()) return status;
     return OpenReply{};
   };
-  return Ask(notify, false, {options.deadline, options.cancel}).status();
+  return Ask(notify, {options.deadline, options.cancel}).status();
+}
+
+// Again and again while the peer is merely slow.
+Result<OpenReply> TcpTransport::Ask(const Question& question, Patience patience) {
+  const TcpPaths::Visit visit(paths_);
+  if (!visit.status().ok()) return visit.status();
+  for (;;) {
+    auto answer = AskOverAll(question, patience);
+    const Code code = answer.status().code();
+    if (code == Code::kTimeout && !patience.deadline.passed()) continue;
+    if (answer.ok() || !paths_.end().ok()) return answer;
+    if (code != Code::kWrongPeer) return Named(answer.status());
+    return Named(Status(Code::kPeerUnreachable, "the engine that was here is gone"));
+  }
 }
 
 // Asks on one path after the other, those that are up first, each twice: an idle connection may
 // have died.
-Result<OpenReply> TcpTransport::Ask(const Question& question, bool is_repeatable,
-                                    Patience patience) {
-  const TcpPaths::Visit visit(paths_);
-  if (!visit.status().ok()) return visit.status();
+Result<OpenReply> TcpTransport::AskOverAll(const Question& question, Patience patience) {
   const PathMask up = paths_.Schedule([](const PathScheduler& one) { return one.up(); });
   Status last;
   for (PathIndex at = 0; at < 4 * paths_.count(); ++at) {
@@ -92,22 +105,20 @@ Result<OpenReply> TcpTransport::Ask(const Question& question, bool is_repeatable
     const bool is_up = (up >> path & 1) != 0;
     const bool is_first_round = at < 2 * paths_.count();
     if (is_up != is_first_round) continue;
-    bool was_asked = false;
-    auto answer = AskOver(path, question, patience, was_asked);
+    auto answer = AskOver(path, question, patience);
     if (!paths_.end().ok()) return paths_.end();
     const Code code = answer.status().code();
     const bool is_slow = code == Code::kTimeout && paths_.has_choice();
     const bool is_path = code == Code::kPeerUnreachable || code == Code::kWrongPeer || is_slow;
     last = answer.status();
     if (answer.ok()) return answer;
-    if (!is_path || (was_asked && !is_repeatable)) break;
+    if (!is_path) break;
   }
-  if (last.code() != Code::kWrongPeer) return Named(last);
-  return Named(Status(Code::kPeerUnreachable, "the engine that was here is gone"));
+  return last;
 }
 
-Result<OpenReply> TcpTransport::AskOver(PathIndex path, const Question& question, Patience patience,
-                                        bool& was_asked) {
+Result<OpenReply> TcpTransport::AskOver(PathIndex path, const Question& question,
+                                        Patience patience) {
   if (paths_.has_choice()) {
     const double left_s = patience.deadline.seconds_left();
     patience.deadline = Deadline::After(std::min(left_s, kAskSeconds));
@@ -118,8 +129,7 @@ Result<OpenReply> TcpTransport::AskOver(PathIndex path, const Question& question
   Status greeted;
   if (!lane->is_greeted()) greeted = lane->Greet(paths_.hello(), patience).status();
   Result<OpenReply> answer = greeted;
-  was_asked = greeted.ok();
-  if (was_asked) answer = question(*lane, patience);
+  if (greeted.ok()) answer = question(*lane, patience);
   if (answer.status().code() == Code::kFenced) paths_.Stop(answer.status());
   paths_.Return(path, std::move(lane), IsAnswer(answer.status()));
   return answer;

@@ -51,9 +51,9 @@ class TcpTransport : public Transport, public std::enable_shared_from_this<TcpTr
  private:
   using Question = std::function<Result<OpenReply>(TcpLane& lane, Patience patience)>;
 
-  Result<OpenReply> Ask(const Question& question, bool is_repeatable, Patience patience);
-  Result<OpenReply> AskOver(PathIndex path, const Question& question, Patience patience,
-                            bool& was_asked);
+  Result<OpenReply> Ask(const Question& question, Patience patience);
+  Result<OpenReply> AskOverAll(const Question& question, Patience patience);
+  Result<OpenReply> AskOver(PathIndex path, const Question& question, Patience patience);
   PathMask Near(int location) const;
   Status Named(const Status& status) const;
 

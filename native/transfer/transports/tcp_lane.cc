@@ -76,9 +76,8 @@ Result<OpenReply> TcpLane::Open(const SegmentRef& ref, Patience patience) {
   return DecodeOpenReply(answer.value());
 }
 
-Status TcpLane::Notify(std::string_view data, Patience patience) {
-  const std::span body(reinterpret_cast<const uint8_t*>(data.data()), data.size());
-  return Call(Message::kNotify, body, Message::kNotifyReply, patience).status();
+Status TcpLane::Notify(const NumberedNote& note, Patience patience) {
+  return Call(Message::kNotify, Encode(note), Message::kNotifyReply, patience).status();
 }
 
 Status TcpLane::CloseLane(uint64_t lane_id, Patience patience) {

@@ -48,7 +48,7 @@ class TcpLane {
   // What the segment is like; kNotFound leaves the lane usable.
   Result<OpenReply> Open(const SegmentRef& ref, Patience patience);
   // kNotNotified leaves the lane usable.
-  Status Notify(std::string_view data, Patience patience);
+  Status Notify(const NumberedNote& note, Patience patience);
   // Ok: another lane of this engine moves no byte at the peer any more, whatever it was sent.
   Status CloseLane(uint64_t lane_id, Patience patience);
 

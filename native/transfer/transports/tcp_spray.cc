@@ -15,6 +15,7 @@ constexpr double kFenceSeconds = 0.3;   // until another path is asked
 constexpr double kLookSeconds = 0.02;   // between looks for stalled paths
 constexpr double kPauseSeconds = 0.01;  // while somebody else probes
 constexpr uint64_t kRounds = 2;         // of trying all paths before the peer is given up
+constexpr double kHopelessSeconds = 1;  // of lanes that die before they have brought an answer
 constexpr int kBusyTurns = 8;           // between looks at sockets that are not busy
 constexpr int kWaitMillis = 10;         // where more than sockets has to be watched
 
@@ -216,7 +217,9 @@ Status TcpSpray::OnBroken(PathIndex path, const Status& why) {
   }
   died_ |= Bit(path);
   Drop(path, named);
-  const bool is_hopeless = ++deaths_ > 4 * paths_.count() + 8;
+  const double now = MonotonicSeconds();
+  if (deaths_++ == 0) died_s_ = now;
+  const bool is_hopeless = deaths_ > 4 * paths_.count() + 8 && now - died_s_ > kHopelessSeconds;
   return is_hopeless ? Status(Code::kPeerUnreachable, named.message()) : Status::Ok();
 }
 

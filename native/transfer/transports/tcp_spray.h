@@ -95,6 +95,7 @@ class TcpSpray {
   uint64_t in_flight_ = 0;    // slices
   bool has_written_ = false;  // a byte, or part of one, may be in the peer's memory
   unsigned deaths_ = 0;       // of lanes, since a slice was last answered
+  double died_s_ = 0;         // when the first of them died
   PathMask died_ = 0;         // paths whose lane died since then
   // When no path was up any more; see TcpPaths. Empty: some is.
   std::vector<uint64_t> bad_probes_;
