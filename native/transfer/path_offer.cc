@@ -6,13 +6,13 @@
 namespace mooncake {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kGlance = 64 << 10;  // offers are compared by when so many bytes would be done
 
 // When the paths would have done `left` bytes, were they free to go anywhere: by those that could
-// do something worth while until then. Infinity: none could, one slice is all that it takes.
+// do something worth while until then. Never: none could, one slice is all that it takes.
 double BestEndS(std::span<const PathOffer> offers, double left) {
-  double end_s = kInfinity;
+  double end_s = kNever;
   while (true) {
     double bytes = left;
     double rate = 0;
@@ -41,8 +41,8 @@ std::optional<OfferTaken> TakeOffer(std::span<const PathOffer> offers, uint64_t 
   const auto left = static_cast<double>(left_bytes);
   const PathOffer* soonest = nullptr;
   const PathOffer* taken = nullptr;
-  double soonest_s = kInfinity;
-  double taken_s = kInfinity;
+  double soonest_s = kNever;
+  double taken_s = kNever;
   for (const PathOffer& offer : offers) {
     const double end_s = offer.EndS(kGlance);
     if (end_s < soonest_s) soonest = &offer, soonest_s = end_s;
