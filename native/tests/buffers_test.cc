@@ -2,6 +2,8 @@
 #include "transfer/buffers.h"
 
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -60,6 +62,21 @@ TEST(UnregisterWaitsForBatchesThatUseTheRangeAndForNoOthers) {
   is_dropped = true;
   claim.reset();
   other.join();
+}
+
+TEST(UnregisterDoesNotWaitForBatchesThatBeganLater) {
+  BufferTable table;
+  EXPECT(table.Register(1000, 100, Access::kBoth).ok());
+  EXPECT(table.Register(1050, 100, Access::kBoth).ok());
+  const Piece piece{1060, 0, 10};
+  std::optional<BufferTable::Claim> before = table.Use(Op::kRead, {&piece, 1}).value();
+  auto closing = std::async(std::launch::async,
+                            [&] { EXPECT(table.Unregister(1000, 100, Access::kBoth).ok()); });
+  while (Allows(table, 1000, 10)) std::this_thread::yield();
+  std::optional<BufferTable::Claim> later = table.Use(Op::kRead, {&piece, 1}).value();
+  before.reset();
+  EXPECT(closing.wait_for(std::chrono::seconds(2)) == std::future_status::ready);
+  later.reset();
 }
 
 TEST(MemoryOfTwoDevicesIsNeitherMergedNorOverlaid) {

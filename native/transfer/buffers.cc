@@ -95,7 +95,8 @@ Status BufferTable::Unregister(uint64_t address, uint64_t size_bytes, Access acc
   if (--found->second.count > 0) return Status::Ok();
   registrations_.erase(found);
   Merge();
-  dropped_.wait(lock, [&] { return !InUse({address, address + size_bytes}); });
+  const Range range{address, address + size_bytes};
+  dropped_.wait(lock, [&, generation = generation_] { return !InUse(range, generation); });
   return Status::Ok();
 }
 
@@ -170,10 +171,12 @@ void BufferTable::Merge() {
   }
 }
 
-bool BufferTable::InUse(const Range& range) const {
+// By a batch that began before the registrations were of that generation.
+bool BufferTable::InUse(const Range& range, uint64_t generation) const {
   const auto overlaps = [&](const Range& r) { return Overlap(r, range); };
   return std::any_of(claims_.begin(), claims_.end(), [&](const SharedFootprint& used) {
-    return std::any_of(used->ranges.begin(), used->ranges.end(), overlaps);
+    return used->generation < generation &&
+           std::any_of(used->ranges.begin(), used->ranges.end(), overlaps);
   });
 }
 

@@ -72,7 +72,8 @@ class BufferTable {
   // kInvalidArgument when the range is empty or wraps, or overlaps one of another device.
   Status Register(uint64_t address, uint64_t size_bytes, Access access, int device = kHost);
 
-  // Waits until no batch uses the range, unless it is registered more often than this.
+  // Waits until no batch uses the range, unless it is registered more often than this. A batch that
+  // begins later, under another registration that overlaps, is not waited for.
   // kBufferNotRegistered when there is no such registration.
   Status Unregister(uint64_t address, uint64_t size_bytes, Access access);
 
@@ -100,7 +101,7 @@ class BufferTable {
   Status Outside(const Piece& piece) const;
   int LocationOf(uint64_t address) const;
   void Merge();
-  bool InUse(const Range& range) const;
+  bool InUse(const Range& range, uint64_t generation) const;
   void Drop(std::list<SharedFootprint>::iterator at);
 
   const std::vector<std::string> locations_;
