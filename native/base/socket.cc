@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -130,6 +129,14 @@ Result<SocketAddress> ResolveNumeric(const Address& address) {
   found.size = std::min<socklen_t>(info.value()->ai_addrlen, sizeof found.storage);
   std::memcpy(&found.storage, info.value()->ai_addr, found.size);
   return found;
+}
+
+int PollNow(std::span<pollfd> polled) {
+  int count;
+  do {
+    count = poll(polled.data(), polled.size(), 0);
+  } while (count < 0 && errno == EINTR);
+  return count;
 }
 
 Result<short> WaitFor(const Fd& socket, short events, Patience patience) {

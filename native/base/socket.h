@@ -3,11 +3,13 @@
 // Thread safety: free functions over descriptors that the caller owns.
 #pragma once
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,6 +70,8 @@ Result<Fd> ConnectTcp(const Address& address, Patience patience);
 Status SendAll(const Fd& socket, const void* data, size_t size, Patience patience);
 Status RecvAll(const Fd& socket, void* data, size_t size, Patience patience);
 
+// poll() without waiting, and without giving up when a signal comes.
+int PollNow(std::span<pollfd> polled);
 // Waits until poll() reports one of `events`, an error or a hang-up. Gives revents.
 Result<short> WaitFor(const Fd& socket, short events, Patience patience);
 

@@ -1,5 +1,6 @@
 // Memory that is lent: who may touch it, and when it is free again.
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -95,6 +96,24 @@ TEST(ADeadProcessIsNeverWritten) {
   moved = 0;
   const Status late = Move(*process, Op::kWrite, &ours, &theirs, 1, moved);
   EXPECT(late.code() == Code::kPeerUnreachable && moved == 0);
+}
+
+std::atomic<int> alarms = 0;
+
+TEST(SignalsDoNotMakeALivingProcessLookDead) {
+  const Listener other(Name("signals"));
+  const auto process = Process::Behind(other.socket(), StartTime(other.pid()).value()).value();
+  const auto before = std::signal(SIGALRM, [](int) { ++alarms; });
+  const itimerval often{{0, 20}, {0, 20}};
+  EXPECT(setitimer(ITIMER_REAL, &often, nullptr) == 0);
+  char theirs = 'a', ours = 'b';
+  uint64_t moved = 0;
+  int failures = 0;
+  while (alarms < 5000) failures += !Move(*process, Op::kRead, &ours, &theirs, 1, moved).ok();
+  const itimerval never{};
+  setitimer(ITIMER_REAL, &never, nullptr);
+  std::signal(SIGALRM, before);
+  EXPECT(failures == 0);
 }
 
 TEST(MemoryThatEndsMidwayIsReportedWithWhatHasMoved) {

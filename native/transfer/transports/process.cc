@@ -1,6 +1,5 @@
 #include "transfer/transports/process.h"
 
-#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +9,7 @@
 #include <sstream>
 #include <string>
 
+#include "base/socket.h"
 #include "transfer/unix_socket.h"
 
 namespace mooncake {
@@ -65,7 +65,7 @@ Result<std::shared_ptr<Process>> Process::Behind(const Fd& socket, uint64_t star
 
 Status Process::CheckAlive() const {
   pollfd ends[2] = {{pidfd_.get(), POLLIN, 0}, {socket_.get(), POLLRDHUP, 0}};
-  return poll(ends, 2, 0) == 0 ? Status::Ok() : Gone();
+  return PollNow(ends) == 0 ? Status::Ok() : Gone();
 }
 
 Status Process::Gone() const {
@@ -79,14 +79,13 @@ Status Process::Move(Op op, std::span<iovec> local, std::span<iovec> remote,
     MC_RETURN_IF_ERROR(CheckAlive());
     const ssize_t count = call(pid_, local.data(), local.size(), remote.data(), remote.size(), 0);
     const int error = errno;
-    MC_RETURN_IF_ERROR(CheckAlive());
     if (count > 0) {
       moved += static_cast<uint64_t>(count);
       Advance(local, static_cast<uint64_t>(count));
       Advance(remote, static_cast<uint64_t>(count));
-      continue;
     }
-    if (error == EINTR) continue;
+    MC_RETURN_IF_ERROR(CheckAlive());
+    if (count > 0 || error == EINTR) continue;
     if (error == ESRCH) return Gone();  // it is dying: its memory goes before its pidfd tells
     if (count == 0 || error == EFAULT) {
       return Status(Code::kNotFound, Name(pid_) + " has lent memory that is not there any more");
