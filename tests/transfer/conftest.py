@@ -33,8 +33,8 @@ def engine(transport: str) -> Iterator[TransferEngine]:
 def start_peer(transport: str) -> Iterator[Callable[..., Peer]]:
     peers: list[Peer] = []
 
-    def start(listen: str = "127.0.0.1:0") -> Peer:
-        peers.append(Peer(SAME_HOST[transport], listen, FURTHER.get(transport, ())))
+    def start(listen: str = "127.0.0.1:0", same_host: str = SAME_HOST[transport]) -> Peer:
+        peers.append(Peer(same_host, listen, FURTHER.get(transport, ())))
         return peers[-1]
 
     yield start

@@ -1,6 +1,7 @@
 """Submitted batches that are given up."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 
@@ -97,6 +98,29 @@ def test_memory_may_be_unregistered_as_soon_as_the_cancelled_batch_has_ended(
             transfer.cancel()
         buffer.close()  # waits for all of them
         wait_until(lambda: all(transfer.done() for transfer in transfers))
+
+
+def test_a_batch_in_shared_memory_need_not_wait_for_an_owner_that_is_stopped(
+    start_peer: Callable[..., Peer],
+) -> None:
+    with contextlib.closing(TransferEngine(TransferConfig())) as engine:
+        peer = start_peer(same_host="shm")
+        remote = engine.open_segment(peer.call("endpoint"), peer.call("create", 4096))
+        assert remote.transport == "shm"
+        own = engine.create_segment(4096)
+        batch = numbers(own.address), numbers(0), numbers(4096)
+        with peer.stopped():
+            transfers = [
+                remote.submit_write(*batch, timeout_s=60),  # has to ask for writable memory
+                remote.submit_read(*batch, timeout_s=60, notify=b"read"),
+            ]
+            assert not any(transfer.wait(0.05) for transfer in transfers)
+            for transfer in transfers:
+                transfer.cancel()
+            for transfer in transfers:
+                with pytest.raises(TransferCancelled) as cancelled:
+                    transfer.wait(20)
+                assert not cancelled.value.is_dirty
 
 
 async def test_a_cancelled_task_goes_on_only_once_its_transfer_has_ended(

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <vector>
 
 #include "base/check.h"
@@ -84,7 +85,7 @@ Status ShmTransport::Notify(std::string_view data, const BatchOptions& options) 
   Lock lock(mutex_);
   Drain();
   if (!end_.ok()) return end_;
-  auto answer = Ask(lock, Message::kNotify, body, options.deadline);
+  auto answer = Ask(lock, Message::kNotify, body, {options.deadline, options.cancel});
   if (!answer.ok()) return answer.status();
   const bool is_reply = answer.value().type == Message::kNotifyReply;
   return is_reply ? Status::Ok() : Status(Code::kWire, "an answer of another type");
@@ -122,7 +123,7 @@ bool ShmTransport::IsUsable(const ShmAttachment& attachment) {
   return end_.ok() && !attachment.is_gone_;
 }
 
-Result<const Window*> ShmTransport::Enter(ShmAttachment& attachment, Op op, Deadline deadline) {
+Result<const Window*> ShmTransport::Enter(ShmAttachment& attachment, Op op, Patience patience) {
   Lock lock(mutex_);
   Drain();
   if (!end_.ok()) return end_;
@@ -130,7 +131,7 @@ Result<const Window*> ShmTransport::Enter(ShmAttachment& attachment, Op op, Dead
   ++copies_;
   ++attachment.copies_;
   if (op == Op::kRead) return attachment.readable_.get();
-  const Status given = EnsureWritable(lock, attachment, deadline);
+  const Status given = EnsureWritable(lock, attachment, patience);
   if (!given.ok()) return LeaveLocked(attachment, given);
   return attachment.writable_.get();
 }
@@ -171,9 +172,9 @@ void ShmTransport::Release(uint64_t handle) {
   if (!told.ok()) EndLocked(told);
 }
 
-Status ShmTransport::EnsureWritable(Lock& lock, ShmAttachment& attachment, Deadline deadline) {
+Status ShmTransport::EnsureWritable(Lock& lock, ShmAttachment& attachment, Patience patience) {
   if (attachment.writable_ != nullptr) return Status::Ok();
-  auto given = Obtain(lock, {attachment.handle_, attachment.segment_id(), true}, deadline);
+  auto given = Obtain(lock, {attachment.handle_, attachment.segment_id(), true}, patience);
   if (!given.ok()) return given.status();
   if (!end_.ok()) return end_;
   if (given.value().segment.size_bytes != attachment.size_bytes()) {
@@ -185,8 +186,8 @@ Status ShmTransport::EnsureWritable(Lock& lock, ShmAttachment& attachment, Deadl
 
 // Lets go of the lock while it waits and while it maps. The caller counts as a copy, so that the
 // owner is not told Bye meanwhile.
-Result<ShmTransport::Given> ShmTransport::Obtain(Lock& lock, const Map& map, Deadline deadline) {
-  auto answer = Ask(lock, Message::kMap, Encode(map), deadline);
+Result<ShmTransport::Given> ShmTransport::Obtain(Lock& lock, const Map& map, Patience patience) {
+  auto answer = Ask(lock, Message::kMap, Encode(map), patience);
   if (!answer.ok()) return answer.status();
   const Packet& packet = answer.value();
   if (packet.type != Message::kMapReply) return Status(Code::kWire, "an answer of another type");
@@ -218,16 +219,18 @@ Result<std::shared_ptr<Process>> ShmTransport::Owner(uint64_t start_time) {
 }
 
 Result<Packet> ShmTransport::Ask(Lock& lock, Message type, std::span<const uint8_t> body,
-                                 Deadline deadline) {
+                                 Patience patience) {
   const uint64_t id = ++last_request_id_;
   MC_RETURN_IF_ERROR(SendPacket(socket_, type, id, body));
   asked_.insert(id);
-  changed_.wait_until(lock, deadline.time(), [&] { return answers_.contains(id) || !end_.ok(); });
+  Status waited;
+  while (waited.ok() && !answers_.contains(id) && end_.ok()) {
+    changed_.wait_for(lock, std::chrono::milliseconds(patience.PollMillis()));
+    waited = patience.Check("waiting for the owner");
+  }
   asked_.erase(id);
   auto answer = answers_.extract(id);
-  if (answer.empty()) {
-    return end_.ok() ? Status(Code::kTimeout, "the owner did not answer in time") : end_;
-  }
+  if (answer.empty()) return end_.ok() ? waited : end_;
   if (answer.mapped().type == Message::kError) return DecodeError(answer.mapped().body);
   return std::move(answer.mapped());
 }

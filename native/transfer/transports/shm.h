@@ -20,6 +20,7 @@
 
 #include "base/deadline.h"
 #include "base/fd.h"
+#include "base/patience.h"
 #include "transfer/loop.h"
 #include "transfer/transports/process.h"
 #include "transfer/transports/shm_counters.h"
@@ -60,20 +61,20 @@ class ShmTransport : public Transport,
   };
 
   // What ShmAttachment needs around a copy: a window that stays open until Leave.
-  Result<const Window*> Enter(ShmAttachment& attachment, Op op, Deadline deadline);
+  Result<const Window*> Enter(ShmAttachment& attachment, Op op, Patience patience);
   Status Leave(ShmAttachment& attachment, Status status);
   Status LeaveLocked(ShmAttachment& attachment, Status status);
   void Close(ShmAttachment& attachment);
   bool IsUsable(const ShmAttachment& attachment);
   bool is_interrupted() const { return is_interrupted_.load(std::memory_order_relaxed); }
 
-  Result<Packet> Ask(Lock& lock, Message type, std::span<const uint8_t> body, Deadline deadline);
-  Result<Given> Obtain(Lock& lock, const Map& map, Deadline deadline);
+  Result<Packet> Ask(Lock& lock, Message type, std::span<const uint8_t> body, Patience patience);
+  Result<Given> Obtain(Lock& lock, const Map& map, Patience patience);
   Result<std::unique_ptr<Window>> OpenWindow(const MapReply& reply, const Fd& file,
                                              bool is_writable);
   Result<std::shared_ptr<Process>> Owner(uint64_t start_time);
   std::shared_ptr<ShmAttachment> Attach(uint64_t handle, uint64_t segment_id, Given given);
-  Status EnsureWritable(Lock& lock, ShmAttachment& attachment, Deadline deadline);
+  Status EnsureWritable(Lock& lock, ShmAttachment& attachment, Patience patience);
   void Release(uint64_t handle);
   bool Drain();
   void OnPacket(Packet packet);

@@ -60,7 +60,7 @@ ShmAttachment::~ShmAttachment() { transport_->Close(*this); }
 bool ShmAttachment::IsUsable() const { return transport_->IsUsable(*this); }
 
 Status ShmAttachment::Execute(Op op, std::span<const Piece> pieces, const BatchOptions& options) {
-  const auto window = transport_->Enter(*this, op, options.deadline);
+  const auto window = transport_->Enter(*this, op, {options.deadline, options.cancel});
   if (!window.ok()) return window.status();
   ShmCounters& counters = transport_->counters_;
   const double start_s = counters.Start(TotalBytes(pieces));
