@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "tests/test.h"
+#include "transfer/loop.h"
 
 namespace mooncake {
 namespace {
@@ -170,6 +171,16 @@ TEST(AnOwnerThatClosesIsUnreachable) {
 }
 
 // Each thread opens, writes its own part and lets go, while segments come and go under them.
+TEST(ALoopThatHasEndedDoesNothing) {
+  const auto loop = Loop::Create().value();
+  EXPECT(loop->Run([] {}));
+  loop->Stop();
+  bool was_done = false;
+  // It gets what the loop's thread has left, its id too.
+  std::thread([&] { EXPECT(!loop->Run([&] { was_done = true; })); }).join();
+  EXPECT(!was_done);
+}
+
 TEST(SegmentsComeAndGoUnderTheirUsers) {
   for (const SameHost same_host : kBothWays) {
     const Pair pair(same_host, 1 << 16);

@@ -106,6 +106,7 @@ void Loop::Main() {
     MC_CHECK(count >= 0 || errno == EINTR, "epoll_wait: errno %d", errno);
     for (int i = 0; i < count; ++i) Dispatch(events[i].data.u64, events[i].events);
   }
+  thread_id_ = std::thread::id();  // a later thread may get the same one
 }
 
 void Loop::Dispatch(uint64_t token, uint32_t events) {
