@@ -1,8 +1,12 @@
 // Two engines in one process, under concurrency; meant for the sanitizers.
 #include "transfer/engine.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <future>
 #include <thread>
@@ -179,6 +183,37 @@ TEST(ALoopThatHasEndedDoesNothing) {
   // It gets what the loop's thread has left, its id too.
   std::thread([&] { EXPECT(!loop->Run([&] { was_done = true; })); }).join();
   EXPECT(!was_done);
+}
+
+// A child that has all descriptors of this process, and does nothing.
+class Child {
+ public:
+  Child() : pid_(fork()) {
+    while (pid_ == 0) pause();
+  }
+  ~Child() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+
+ private:
+  const pid_t pid_;
+};
+
+TEST(ConnectionsEndThoughAForkedChildHoldsTheirDescriptors) {
+  for (const SameHost same_host : kBothWays) {
+    const Pair pair(same_host, 4096);
+    const auto remote = pair.Open().value();
+    EXPECT(pair.Write(remote).ok());
+    const Child child;
+    pair.owner->Close();
+    const Piece all{pair.local->address(), 0, 4096};
+    const BatchOptions options{Deadline::After(5)};
+    EXPECT(pair.user->Execute(Op::kRead, remote, {&all, 1}, options).code() ==
+           Code::kPeerUnreachable);
+    EXPECT(pair.user->OpenSegment(pair.owner->endpoint(), 1, Deadline::After(5)).status().code() ==
+           Code::kPeerUnreachable);
+  }
 }
 
 TEST(SegmentsComeAndGoUnderTheirUsers) {

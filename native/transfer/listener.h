@@ -18,7 +18,11 @@ class Listener {
   explicit Listener(Fd socket) : socket_(std::move(socket)), spare_(OpenSpare()) {}
 
   const Fd& socket() const { return socket_; }
-  void Close() { socket_.Reset(); }
+  // Nobody is let in any more, though a forked child may hold the descriptor too.
+  void Close() {
+    if (socket_.valid()) shutdown(socket_.get(), SHUT_RDWR);
+    socket_.Reset();
+  }
 
   // The next connection, non-blocking, or an invalid Fd when there is none.
   Fd Accept() {

@@ -1,6 +1,7 @@
 #include "transfer/shm_client.h"
 
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -61,6 +62,7 @@ void ShmClient::Abandon() {
 void ShmClient::Hang() {
   if (!socket_.valid()) return;
   owner_.loop->Forget(socket_token_);
+  shutdown(socket_.get(), SHUT_RDWR);  // a forked child may hold the descriptor too
   socket_.Reset();
 }
 

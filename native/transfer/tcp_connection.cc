@@ -37,6 +37,7 @@ void TcpConnection::Start() {
 void TcpConnection::Close() {
   if (!socket_.valid()) return;
   shard_.loop().Forget(token_);
+  shutdown(socket_.get(), SHUT_RDWR);  // a forked child may hold the descriptor too
   socket_.Reset();
   segment_.reset();
   shard_.Drop(*this);

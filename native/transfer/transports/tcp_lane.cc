@@ -11,11 +11,13 @@
 
 namespace mooncake {
 
-// Closing resets the connection: nobody waits for what was sent to be received, and no socket stays
-// behind in TIME_WAIT.
-TcpLane::TcpLane(Fd socket) : socket_(std::move(socket)), id_(RandomId()) {
-  const linger at_once{1, 0};
-  setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+TcpLane::TcpLane(Fd socket) : socket_(std::move(socket)), id_(RandomId()) {}
+
+// Resets the connection: nobody waits for what was sent to be received, and no socket stays behind
+// in TIME_WAIT. Closing alone would do nothing while a forked child holds the descriptor too.
+TcpLane::~TcpLane() {
+  const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
+  connect(socket_.get(), &nobody, sizeof nobody);
 }
 
 Result<TcpLane::Greeted> TcpLane::Connect(const Address& address, const Hello& hello,
@@ -86,7 +88,7 @@ Status TcpLane::CloseLane(uint64_t lane_id, Patience patience) {
 
 bool TcpLane::IsQuiet() const {
   pollfd one{socket_.get(), POLLIN | POLLRDHUP, 0};
-  return poll(&one, 1, 0) == 0;
+  return PollNow({&one, 1}) == 0;
 }
 
 void TcpLane::Interrupt() const { shutdown(socket_.get(), SHUT_RDWR); }

@@ -36,6 +36,8 @@ class TcpLane {
   // Waits until it is connected, and greets.
   Result<HelloReply> Greet(const Hello& hello, Patience patience);
 
+  ~TcpLane();
+
   const Fd& socket() const { return socket_; }
   uint64_t id() const { return id_; }
   uint64_t NextRequestId() { return ++last_request_id_; }
