@@ -117,6 +117,7 @@ TEST(AnEngineListensOnAllOfItsAddresses) {
   }
   EXPECT(Engine::Create(Network({"192.0.2.1"})).status().code() == Code::kSystem);
   EXPECT(Engine::Create(Network({}, 0)).status().code() == Code::kInvalidArgument);
+  EXPECT(Engine::Create({.slice_bytes = 0}).status().code() == Code::kInvalidArgument);
 }
 
 TEST(ALaneIsClosedOnWhicheverThreadServesIt) {
@@ -267,6 +268,21 @@ TEST(ABatchIsSprayedOverAllPaths) {
   for (const PathStatistics& path : paths) {
     EXPECT(path.state == "up" && path.written_bytes > 0 && path.read_bytes > 0);
     EXPECT(path.resent_slices == 0 && path.failures == 0);
+  }
+}
+
+TEST(APeerThatIsGoneIsLetGoOf) {
+  Pair pair(1 << 20);
+  const std::string gone = pair.owner->endpoint();
+  EXPECT(pair.Move(Op::kWrite).ok());
+  pair.owner->Close();
+  EXPECT(pair.Move(Op::kWrite).code() == Code::kPeerUnreachable);
+  pair.remote.reset();
+  const auto other = Engine::Create(Network({})).value();
+  const auto segment = other->CreateSegment(1).value();
+  EXPECT(pair.user->OpenSegment(other->endpoint(), segment->id(), Soon()).ok());
+  for (const PathStatistics& path : pair.user->Statistics()) {
+    EXPECT((path.peer == gone) == (path.state == "gone"));
   }
 }
 

@@ -25,6 +25,15 @@ Access LocalAccess(const Segment& segment) {
   return segment.is_read_only() ? Access::kSource : Access::kBoth;
 }
 
+Status CheckOptions(const EngineOptions& options) {
+  if (options.io_threads < 1) {
+    return Status(Code::kInvalidArgument,
+                  "io_threads is " + std::to_string(options.io_threads) + "; at least 1 is needed");
+  }
+  if (options.slice_bytes > 0) return Status::Ok();
+  return Status(Code::kInvalidArgument, "slice_bytes is 0; at least 1 is needed");
+}
+
 std::vector<std::string> LocationsOf(const EngineOptions& options) {
   std::vector<std::string> locations;
   for (const auto& [location, addresses] : options.preferred) locations.push_back(location);
@@ -40,10 +49,7 @@ Core::Core(const EngineOptions& options)
       peer_id_(RandomId()) {}
 
 Result<std::shared_ptr<Core>> Core::Create(const EngineOptions& options) {
-  if (options.io_threads < 1) {
-    return Status(Code::kInvalidArgument,
-                  "io_threads is " + std::to_string(options.io_threads) + "; at least 1 is needed");
-  }
+  MC_RETURN_IF_ERROR(CheckOptions(options));
   std::shared_ptr<Core> core(new Core(options));
   auto tcp_server = TcpServer::Create(options, core->owner_);
   if (!tcp_server.ok()) return tcp_server.status();

@@ -40,7 +40,7 @@ class TcpTransport : public Transport, public std::enable_shared_from_this<TcpTr
     paths_.AppendStatistics(statistics);
   }
 
-  // False when the peer has closed the connection that was used last.
+  // False when no path is up, or the peer has closed the connection that was used last.
   bool IsAlive() const { return paths_.IsAlive(); }
   // What the peer says of a segment; kNotFound when it has none.
   Result<OpenReply> Find(const SegmentRef& ref, Deadline deadline);

@@ -179,7 +179,7 @@ void TcpPaths::Pause(double seconds) {
 
 bool TcpPaths::IsAlive() const {
   const std::lock_guard lock(mutex_);
-  if (!end_.ok()) return false;
+  if (!end_.ok() || scheduler_.up() == 0) return false;
   bool is_closed = false;
   for (const Path& path : paths_) {
     if (path.busy_count > 0) return true;

@@ -95,7 +95,7 @@ class TcpPaths {
   // Waits `seconds`, at most until Stop.
   void Pause(double seconds);
 
-  // False when the peer has closed the connection that was used last.
+  // False when no path is up, or the peer has closed the connection that was used last.
   bool IsAlive() const;
   void AppendStatistics(std::vector<PathStatistics>& statistics) const;
 
