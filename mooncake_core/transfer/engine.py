@@ -199,7 +199,8 @@ def _create(config: TransferConfig, choice: Choice) -> _native.Engine:
         code, message, _ = error.args
         if code not in (Code.kSystem, Code.kInvalidArgument):
             raise
-        is_further = any(f" {_bracketed(address)}:" in message for address in choice.addresses)
+        named = [f" {_bracketed(address)}:" for address in choice.addresses]
+        is_further = any(each in message for each in (*named, " addresses;"))
         key = "addresses" if is_further else "listen"
         raise ConfigError(f"transfer.{key}: {message}") from error
 

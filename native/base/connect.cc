@@ -38,7 +38,7 @@ class Attempts {
     if (socket.ok()) {
       sockets_.push_back(std::move(socket).value());
     } else {
-      Failed(socket.status().message());
+      Failed(socket.status().code(), socket.status().message());
     }
   }
 
@@ -55,15 +55,15 @@ class Attempts {
       sockets_.erase(sockets_.begin() + static_cast<std::ptrdiff_t>(i));
       const int error = ConnectError(socket);
       if (error == 0) return socket;
-      Failed(std::strerror(error));
+      Failed(Code::kPeerUnreachable, std::strerror(error));
     }
     const Status status = patience.Check(("connecting to " + name_).c_str());
     if (!status.ok()) return status;
     return Fd();
   }
 
-  void Failed(const std::string& why) {
-    last_ = Status(Code::kPeerUnreachable, "connect to " + name_ + ": " + why);
+  void Failed(Code code, const std::string& why) {
+    last_ = Status(code, "connect to " + name_ + ": " + why);
     wait_ = Deadline::After(0);
   }
 
@@ -98,7 +98,9 @@ Result<Fd> StartConnect(const SocketAddress& to, const SocketAddress* from) {
   if (from != nullptr) {
     // The port is chosen by connect(), which knows that many may share it.
     setsockopt(socket.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
-    if (bind(socket.get(), from->get(), from->size) != 0) return SystemError("bind");
+    if (bind(socket.get(), from->get(), from->size) != 0) {
+      return Status(Code::kPeerUnreachable, std::string("bind: ") + std::strerror(errno));
+    }
   }
   if (connect(socket.get(), to.get(), to.size) == 0 || errno == EINPROGRESS) return socket;
   return Status(Code::kPeerUnreachable, std::strerror(errno));

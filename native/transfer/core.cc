@@ -1,5 +1,7 @@
 #include "transfer/core.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <string>
 
@@ -44,6 +46,7 @@ std::vector<std::string> LocationsOf(const EngineOptions& options) {
 
 Core::Core(const EngineOptions& options)
     : options_(options),
+      process_(getpid()),
       buffers_(LocationsOf(options)),
       io_pool_(std::make_shared<IoPool>(options.io_threads, &CarryGroup)),
       peer_id_(RandomId()) {}
@@ -81,7 +84,13 @@ uint64_t Core::peer_id() const {
   return peer_id_;
 }
 
+bool Core::IsForked() const { return getpid() != process_; }
+
 Status Core::CheckOpen() const {
+  if (IsForked()) {
+    return Status(Code::kClosed, "the engine belongs to process " + std::to_string(process_) +
+                                     ", of which this is a fork; make one here");
+  }
   return is_closed_ ? Status(Code::kClosed, "the engine is closed") : Status::Ok();
 }
 
@@ -109,6 +118,7 @@ Result<std::shared_ptr<Segment>> Core::Add(Result<std::shared_ptr<Segment>> made
 }
 
 bool Core::CloseSegment(const Segment& segment, Deadline deadline) {
+  if (IsForked()) return false;
   {
     const Segment::Use closing(segment.shared_from_this());  // who closes it again waits for this
     if (owner_.segments.Remove(segment.id())) Withdraw(segment);
@@ -310,6 +320,7 @@ std::vector<PathStatistics> Core::Statistics() {
 }
 
 Result<bool> Core::Fence(uint64_t peer_id, Deadline deadline) {
+  MC_RETURN_IF_ERROR(CheckOpen());
   if (peer_id == 0) return Status(Code::kInvalidArgument, "peer id 0 names nobody");
   const bool is_barred = owner_.loop->Run([&] {
     owner_.Bar(peer_id);
@@ -336,6 +347,7 @@ Result<uint64_t> Core::Rotate() {
 }
 
 void Core::Close() {
+  if (IsForked()) return;  // to wait for threads that do not exist would never end
   std::vector<std::shared_ptr<Peer>> peers;
   {
     const std::lock_guard lock(mutex_);

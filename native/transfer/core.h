@@ -55,6 +55,8 @@ class Core {
   Result<bool> Fence(uint64_t peer_id, Deadline deadline);
   Result<uint64_t> Rotate();
   void Close();
+  // In a child of the process that made it: it has no threads, and the sockets are the parent's.
+  bool IsForked() const;
 
  private:
   struct Found {
@@ -78,6 +80,7 @@ class Core {
   std::vector<std::shared_ptr<Peer>> TakePeers();
 
   const EngineOptions options_;
+  const int process_;  // that the threads belong to
   Owner owner_;
   BufferTable buffers_;
   const std::shared_ptr<IoPool> io_pool_;

@@ -1,7 +1,5 @@
 #include "transfer/engine.h"
 
-#include <unistd.h>
-
 #include "transfer/core.h"
 #include "transfer/cuda_driver.h"
 
@@ -24,12 +22,12 @@ Result<std::shared_ptr<Engine>> Engine::Create(const EngineOptions& options) {
   return std::make_shared<Engine>(std::move(core).value());
 }
 
-Engine::Engine(std::shared_ptr<Core> core) : core_(std::move(core)), process_(getpid()) {}
+Engine::Engine(std::shared_ptr<Core> core) : core_(std::move(core)) {}
 
 Engine::~Engine() {
   Close();
   // Threads that were never joined cannot be destroyed; a forked child keeps what it has of them.
-  if (getpid() != process_) new std::shared_ptr<Core>(std::move(core_));
+  if (core_->IsForked()) new std::shared_ptr<Core>(std::move(core_));
 }
 
 std::string Engine::endpoint() const { return core_->endpoint(); }
@@ -119,9 +117,6 @@ Result<bool> Engine::Fence(uint64_t peer_id, Deadline deadline) {
 
 Result<uint64_t> Engine::Rotate() { return core_->Rotate(); }
 
-void Engine::Close() {
-  // In a forked child the threads do not exist, and waiting for them would never end.
-  if (getpid() == process_) core_->Close();
-}
+void Engine::Close() { core_->Close(); }
 
 }  // namespace mooncake

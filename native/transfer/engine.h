@@ -156,7 +156,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
  private:
   std::shared_ptr<Core> core_;
-  const int process_;  // that the threads belong to
 };
 
 }  // namespace mooncake

@@ -50,3 +50,9 @@ def test_a_name_that_is_none_is_unreachable_at_once() -> None:
 def test_an_engine_that_would_tell_peers_a_wildcard_is_refused(host: str) -> None:
     with pytest.raises((ConfigError, ValueError), match="the address of the interface"):
         TransferEngine(TransferConfig(listen=f"{host}:0"))
+
+
+def test_more_addresses_than_possible_are_refused_by_their_key() -> None:
+    many = tuple(f"127.0.1.{host}" for host in range(1, 66))
+    with pytest.raises(ConfigError, match=r"transfer\.addresses: 65 addresses; fewer than 64"):
+        TransferEngine(TransferConfig(addresses=many))

@@ -276,6 +276,78 @@ engine.close()
 """
 
 
+USE_IN_A_CHILD = """
+import os
+from mooncake_core.config.tables import TransferConfig
+from mooncake_core.errors import TransferError
+from mooncake_core.transfer import TransferEngine
+from tests.transfer.peer import numbers
+
+engine = TransferEngine(TransferConfig(same_host=%r))
+segment = engine.create_segment(4096)
+remote = engine.open_segment(engine.endpoint, segment.id)
+buffer = engine.register(bytearray(b"parent"))
+batch = numbers(buffer.address), numbers(0), numbers(6)
+remote.write(*batch)
+prepared = remote.prepare_read(*batch)
+child = os.fork()
+if child == 0:
+    uses = (
+        lambda: remote.write(*batch),
+        lambda: remote.submit_read(*batch),
+        prepared.run,
+        prepared.submit,
+        engine.rotate,
+        lambda: engine.fence(1, timeout_s=1),
+        lambda: engine.create_segment(1),
+        lambda: engine.open_segment(engine.endpoint, segment.id),
+    )
+    for use in uses:
+        try:
+            use()
+            os._exit(1)
+        except TransferError as error:
+            assert f"belongs to process {os.getppid()}" in str(error), error
+    os._exit(0 if TransferEngine(TransferConfig()).endpoint else 2)
+assert os.waitpid(child, 0)[1] == 0
+remote.read(*batch)
+engine.close()
+"""
+
+
+@pytest.mark.parametrize("same_host", ["shm", "network"])
+def test_a_forked_child_is_refused_its_parents_engine_and_may_make_one(same_host: str) -> None:
+    subprocess.run([sys.executable, "-c", USE_IN_A_CHILD % same_host], check=True, timeout=20)
+
+
+DESCRIPTORS_RUN_OUT = """
+import os, resource
+from mooncake_core.config.tables import TransferConfig
+from mooncake_core.errors import TransferError
+from mooncake_core.transfer import TransferEngine
+from tests.transfer.peer import numbers
+
+config = TransferConfig(same_host="network")
+engine, owner = TransferEngine(config), TransferEngine(config)
+segment = owner.create_segment(6)
+before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+try:
+    engine.open_segment(owner.endpoint, segment.id)
+except TransferError as error:
+    assert type(error) is TransferError, repr(error)
+    assert "Too many open files" in str(error), error
+resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
+assert engine.open_segment(owner.endpoint, segment.id).size_bytes == 6
+engine.close()
+owner.close()
+"""
+
+
+def test_a_peer_is_not_blamed_when_this_process_is_out_of_descriptors() -> None:
+    subprocess.run([sys.executable, "-c", DESCRIPTORS_RUN_OUT], check=True, timeout=20)
+
+
 def test_a_forked_child_ends_without_waiting_for_its_parents_threads() -> None:
     subprocess.run([sys.executable, "-c", EXIT_IN_A_CHILD], check=True, timeout=20)
 

@@ -38,7 +38,7 @@ Result<std::unique_ptr<TcpLane>> TcpLane::Start(const Route& route) {
   if (!from.ok()) return from.status();
   auto socket = StartConnect(to.value(), route.local.empty() ? nullptr : &from.value());
   if (!socket.ok()) {
-    return Status(Code::kPeerUnreachable,
+    return Status(socket.status().code(),
                   "connect to " + route.ToString() + ": " + socket.status().message());
   }
   return std::unique_ptr<TcpLane>(new TcpLane(std::move(socket).value()));
