@@ -79,14 +79,14 @@ def rounds(pairs: Sequence[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
 
 def _reach(host: Host, endpoint: str, chosen: Filter, timeout_s: float) -> _native.PathProbe:
     """Return what the peer says of itself, over the first path that it answers on."""
-    failure: Exception = PeerUnreachable(endpoint)
+    failure: MooncakeError = PeerUnreachable(endpoint)
     for local in ["", *_sources(host, chosen, endpoint)]:
         try:
             with native_errors:
                 return _native.probe_path(local, endpoint, 0, timeout_s)
         except MooncakeError as error:
             failure = error if local == "" else failure
-    raise failure
+    raise type(failure)(f"no transfer engine answers at {endpoint}: {failure}") from failure
 
 
 def _try(local: str, remote: str, engine_id: int, timeout_s: float) -> CheckedPath:
