@@ -6,8 +6,11 @@ A MooncakeError ends a command with one line on stderr and exit code 1; wrong us
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import typer
 
@@ -54,12 +57,32 @@ def build(*commands: str) -> typer.Typer:
     return app
 
 
+@contextmanager
+def _ended_by_interrupts() -> Iterator[None]:
+    """Let Ctrl-C end the process at once while modules are loaded.
+
+    There is nothing to clean up yet, and an exception in the middle of loading a native module
+    would abort the process.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     wanted = next((word for word in arguments if not word.startswith("-")), "")
     try:
-        build(wanted)(arguments, prog_name="mooncake")
+        with _ended_by_interrupts():
+            app = build(wanted)
+        app(arguments, prog_name="mooncake")
     except MooncakeError as error:
         print(f"mooncake: {error}", file=sys.stderr)
         return 1
