@@ -144,14 +144,6 @@ TEST(PreparedTransfersAreRunWhileRegistrationsChange) {
   }
 }
 
-TEST(AdjacentPiecesBecomeOne) {
-  const std::vector<Piece> pieces = {{100, 0, 10}, {110, 10, 5}, {115, 15, 0}, {115, 15, 5},
-                                     {120, 30, 5}, {200, 35, 5}, {205, 40, 1}};
-  const auto merged = MergeAdjacent(pieces);
-  EXPECT(merged.size() == 3);
-  EXPECT(merged[0].length == 20 && merged[1].address == 120 && merged[2].length == 6);
-}
-
 }  // namespace
 }  // namespace mooncake
 

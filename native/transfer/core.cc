@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "transfer/carry.h"
 #include "transfer/host_id.h"
+#include "transfer/slicer.h"
 
 namespace mooncake {
 namespace {
@@ -275,7 +276,7 @@ Result<std::shared_ptr<PreparedTransfer>> Core::Prepare(Op op,
   MC_RETURN_IF_ERROR(Admit(op, *remote, pieces, {}));
   const auto claim = buffers_.Use(op, pieces);
   if (!claim.ok()) return claim.status();
-  return std::make_shared<PreparedTransfer>(op, std::move(remote), MergeAdjacent(pieces));
+  return std::make_shared<PreparedTransfer>(op, std::move(remote), Joined(pieces));
 }
 
 Status Core::Execute(PreparedTransfer& prepared, const BatchOptions& options, const Note& note) {

@@ -16,10 +16,6 @@ namespace mooncake {
 
 class RemoteSegment;
 
-// Pieces that follow each other on both sides become one; empty ones go. What is moved and in which
-// order stays the same.
-std::vector<Piece> MergeAdjacent(std::span<const Piece> pieces);
-
 class PreparedTransfer : public std::enable_shared_from_this<PreparedTransfer> {
  public:
   PreparedTransfer(Op op, std::shared_ptr<RemoteSegment> remote, std::vector<Piece> pieces);

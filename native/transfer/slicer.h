@@ -78,24 +78,27 @@ class Slicer {
   uint64_t left_bytes_ = 0;
 };
 
-// The same bytes in fewer pieces: empty ones are dropped, those that follow each other on both
-// sides become one.
+// Appends a piece, to the last one where it goes on from that on both sides. An empty one is
+// dropped.
+inline void AppendJoined(std::vector<Piece>& pieces, const Piece& piece) {
+  if (piece.length == 0) return;
+  if (!pieces.empty()) {
+    Piece& last = pieces.back();
+    const bool goes_on =
+        piece.address - last.address == last.length && piece.offset - last.offset == last.length;
+    if (goes_on) {
+      last.length += piece.length;
+      return;
+    }
+  }
+  pieces.push_back(piece);
+}
+
+// The same bytes in the same order, in as few pieces as that makes them.
 inline std::vector<Piece> Joined(std::span<const Piece> pieces) {
   std::vector<Piece> joined;
   joined.reserve(pieces.size());
-  for (const Piece& piece : pieces) {
-    if (piece.length == 0) continue;
-    if (!joined.empty()) {
-      Piece& last = joined.back();
-      const bool follows =
-          last.address + last.length == piece.address && last.offset + last.length == piece.offset;
-      if (follows) {
-        last.length += piece.length;
-        continue;
-      }
-    }
-    joined.push_back(piece);
-  }
+  for (const Piece& piece : pieces) AppendJoined(joined, piece);
   return joined;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "transfer/slicer.h"
+
 namespace mooncake {
 namespace {
 
@@ -9,20 +11,6 @@ int FirstDevice(const BufferTable::Footprint& footprint) {
   int first = BufferTable::kHost;
   for (const auto& range : footprint.ranges) first = std::max(first, range.device);
   return first;
-}
-
-// Appends a piece, to the last one where it goes on from it on both sides.
-void Append(std::vector<Piece>& pieces, const Piece& piece) {
-  if (!pieces.empty()) {
-    Piece& last = pieces.back();
-    const bool goes_on =
-        piece.address - last.address == last.length && piece.offset - last.offset == last.length;
-    if (goes_on) {
-      last.length += piece.length;
-      return;
-    }
-  }
-  pieces.push_back(piece);
 }
 
 void Append(std::vector<DeviceCopy>& copies, const DeviceCopy& copy) {
@@ -93,7 +81,7 @@ bool StagedBatch::Cut(int half) {
     if (part.length > 0) {
       const int device = footprint_.DeviceOf(part.address);
       if (device == BufferTable::kHost) {
-        Append(chunk.pieces, part);
+        AppendJoined(chunk.pieces, part);
       } else {
         part.length = std::min(part.length, Bounce::kHalfBytes - chunk.staged_bytes);
         Stage(half, device, part);
@@ -110,7 +98,8 @@ bool StagedBatch::Cut(int half) {
 void StagedBatch::Stage(int half, int device, const Piece& piece) {
   Chunk& chunk = chunks_[half];
   Append(chunk.copies, {device, piece.address, chunk.staged_bytes, piece.length});
-  Append(chunk.pieces, {bounce_.address(half) + chunk.staged_bytes, piece.offset, piece.length});
+  AppendJoined(chunk.pieces,
+               {bounce_.address(half) + chunk.staged_bytes, piece.offset, piece.length});
   chunk.staged_bytes += piece.length;
 }
 
