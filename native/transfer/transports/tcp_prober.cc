@@ -8,8 +8,8 @@
 namespace mooncake {
 namespace {
 
-constexpr double kProbeSeconds = 1.0;
-constexpr double kLookSeconds = 0.05;  // between looks at what is due
+constexpr double kAnswerSeconds = 1.0;
+constexpr double kDueSeconds = 0.05;  // between looks at what is due
 
 struct Begun {
   PathIndex path = 0;
@@ -53,8 +53,8 @@ void TcpProber::Main() {
   while (paths_.WaitForWork()) {
     const PathMask due = paths_.Schedule(
         [](PathScheduler& scheduler) { return scheduler.ToProbe(MonotonicSeconds()); });
-    if (due != 0) Probe(paths_, due, {Deadline::After(kProbeSeconds), paths_.stopping()});
-    if (due == 0) paths_.Pause(kLookSeconds);
+    if (due != 0) Probe(paths_, due, {Deadline::After(kAnswerSeconds), paths_.stopping()});
+    if (due == 0) paths_.Pause(kDueSeconds);
   }
 }
 
