@@ -62,6 +62,20 @@ def load_config(
     return config, origins
 
 
+def checked(config: C, table: str) -> C:
+    """Return a struct that was made in Python, and so was not checked, or raise ConfigError.
+
+    Args:
+        config: what may hold values that a file could not.
+        table: its name, for the error.
+    """
+    try:
+        return msgspec.convert(msgspec.to_builtins(config), type(config))
+    except (msgspec.ValidationError, TypeError) as error:
+        key, problem = _split(str(error))
+        raise ConfigError(f"{table}.{key}: {problem}" if key else f"{table}: {problem}") from error
+
+
 def render_config(config: msgspec.Struct, origins: Origins) -> list[tuple[str, Any, str]]:
     """Return (dotted key, value, origin) of every value of `config`, in the order of its fields."""
     return [(key, value, origins[key]) for key, value in _leaves(msgspec.to_builtins(config))]

@@ -101,6 +101,8 @@ class TransferConfig(Table, frozen=True):
     def __post_init__(self) -> None:
         """Refuse an address that no peer could use."""
         refuse_wildcard("listen", self.listen)
+        if isinstance(self.addresses, str):
+            raise ValueError(f"addresses: {self.addresses!r} is one text; a list is needed")
         for address in self.addresses:
             refuse_wildcard("addresses", f"{address}:0")
         if "auto" in self.addresses and len(self.addresses) > 1:

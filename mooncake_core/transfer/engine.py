@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from mooncake_core.config.load import checked
 from mooncake_core.config.tables import TransferConfig, refuse_wildcard
 from mooncake_core.errors import ConfigError
 from mooncake_core.native import Code, _native, native_errors
@@ -26,11 +27,15 @@ class TransferEngine:
     """
 
     def __init__(self, config: TransferConfig) -> None:
+        config = checked(config, "transfer")
         self._timeout_s = config.timeout_s
         self.choice: Choice = choose(config)
         """The network and the addresses that were taken, and why."""
         self._native = _create(config, self.choice)
         log.info("%s: %s, since %s", self.endpoint, self.choice.protocol, self.choice.reason)
+
+    def __repr__(self) -> str:
+        return f"<TransferEngine at {self.endpoint}>"
 
     @property
     def native(self) -> _native.Engine:
@@ -129,6 +134,7 @@ class TransferEngine:
 
         Raises:
             ValueError: the endpoint names no host and port.
+            TypeError: the segment is neither a number nor a name.
             WrongPeer: another engine than `engine_id` listens there.
             TransferError: the peer has no such segment.
             Fenced: the peer has revoked this process; rotate(), then open again.
@@ -136,6 +142,8 @@ class TransferEngine:
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         refuse_wildcard("endpoint", endpoint)
+        if not isinstance(segment, int | str):
+            raise TypeError(f"segment is {segment!r}; its id, a number, or its name is needed")
         with native_errors:
             remote = self._native.open_segment(endpoint, segment, limit_s, engine_id)
         return RemoteSegment(self._native, remote, self._timeout_s)

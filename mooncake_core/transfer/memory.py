@@ -35,6 +35,10 @@ class Segment:
         if self.is_lent:
             _lent[self.id] = segment
 
+    def __repr__(self) -> str:
+        name = f" {self.name!r}" if self.name else ""
+        return f"<Segment {self.id}{name} of {self.size_bytes} bytes>"
+
     @property
     def buffer(self) -> memoryview:
         """All of it as bytes, writable unless read-only. A view keeps the memory, beyond close().
@@ -106,6 +110,7 @@ class Buffer:
         memory = memory_of(source)
         with native_errors:
             if memory is None:
+                _check_buffer(source)
                 return cls(_native.Buffer(engine, source))
             return cls(
                 _native.Buffer(
@@ -125,6 +130,9 @@ class Buffer:
         """Register raw memory; `owner`, kept alive with it, is whatever keeps it in place."""
         with native_errors:
             return cls(_native.Buffer(engine, address, size_bytes, owner))
+
+    def __repr__(self) -> str:
+        return f"<Buffer of {self.size_bytes} bytes at {self.address:#x}>"
 
     @property
     def native(self) -> _native.Buffer:
@@ -150,3 +158,18 @@ class Buffer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _check_buffer(source: Any) -> None:
+    """Raise TypeError if it has no buffer, BufferError if that is not one run of bytes."""
+    try:
+        view = memoryview(source)
+    except TypeError as error:
+        raise TypeError(
+            f"a {type(source).__name__} cannot be registered: an array, a tensor, or another "
+            "object with the buffer protocol is needed"
+        ) from error
+    if not view.c_contiguous:
+        raise BufferError(
+            f"a buffer of strides {view.strides} and shape {view.shape}; a contiguous one is needed"
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from mooncake_core.native import _native, native_errors
-from mooncake_core.transfer.numbers import Numbers
+from mooncake_core.transfer.numbers import Numbers, wrong_types
 from mooncake_core.transfer.submitted import PreparedTransfer, Priority, Transfer, is_background
 
 _READ = _native.Op.kRead
@@ -67,17 +67,22 @@ class RemoteSegment:
                 that is too long; nothing has moved.
             TypeError: arrays of another type.
         """
-        with native_errors:
-            self._engine.execute(
-                _READ,
-                self._open(),
-                addresses,
-                offsets,
-                lengths,
-                self._timeout_s if timeout_s is None else timeout_s,
-                is_background(priority),
-                notify,
-            )
+        try:
+            with native_errors:
+                self._engine.execute(
+                    _READ,
+                    self._open(),
+                    addresses,
+                    offsets,
+                    lengths,
+                    self._timeout_s if timeout_s is None else timeout_s,
+                    is_background(priority),
+                    notify,
+                )
+        except TypeError as error:
+            raise wrong_types(
+                error, notify, addresses=addresses, offsets=offsets, lengths=lengths
+            ) from error
 
     def write(
         self,
@@ -94,17 +99,22 @@ class RemoteSegment:
         Blocks, without the GIL. Takes and raises what read() does; `is_dirty` of an error says
         whether the target may hold anything now.
         """
-        with native_errors:
-            self._engine.execute(
-                _WRITE,
-                self._open(),
-                addresses,
-                offsets,
-                lengths,
-                self._timeout_s if timeout_s is None else timeout_s,
-                is_background(priority),
-                notify,
-            )
+        try:
+            with native_errors:
+                self._engine.execute(
+                    _WRITE,
+                    self._open(),
+                    addresses,
+                    offsets,
+                    lengths,
+                    self._timeout_s if timeout_s is None else timeout_s,
+                    is_background(priority),
+                    notify,
+                )
+        except TypeError as error:
+            raise wrong_types(
+                error, notify, addresses=addresses, offsets=offsets, lengths=lengths
+            ) from error
 
     def submit_read(
         self,
@@ -121,19 +131,24 @@ class RemoteSegment:
         Blocks only while very many batches are queued. Argument errors are raised here. Small
         batches to one segment that wait together are carried out together.
         """
-        with native_errors:
-            return Transfer(
-                self._engine.submit(
-                    _READ,
-                    self._open(),
-                    addresses,
-                    offsets,
-                    lengths,
-                    self._timeout_s if timeout_s is None else timeout_s,
-                    is_background(priority),
-                    notify,
+        try:
+            with native_errors:
+                return Transfer(
+                    self._engine.submit(
+                        _READ,
+                        self._open(),
+                        addresses,
+                        offsets,
+                        lengths,
+                        self._timeout_s if timeout_s is None else timeout_s,
+                        is_background(priority),
+                        notify,
+                    )
                 )
-            )
+        except TypeError as error:
+            raise wrong_types(
+                error, notify, addresses=addresses, offsets=offsets, lengths=lengths
+            ) from error
 
     def submit_write(
         self,
@@ -146,19 +161,24 @@ class RemoteSegment:
         notify: bytes | None = None,
     ) -> Transfer:
         """Have an io thread write a batch; see submit_read."""
-        with native_errors:
-            return Transfer(
-                self._engine.submit(
-                    _WRITE,
-                    self._open(),
-                    addresses,
-                    offsets,
-                    lengths,
-                    self._timeout_s if timeout_s is None else timeout_s,
-                    is_background(priority),
-                    notify,
+        try:
+            with native_errors:
+                return Transfer(
+                    self._engine.submit(
+                        _WRITE,
+                        self._open(),
+                        addresses,
+                        offsets,
+                        lengths,
+                        self._timeout_s if timeout_s is None else timeout_s,
+                        is_background(priority),
+                        notify,
+                    )
                 )
-            )
+        except TypeError as error:
+            raise wrong_types(
+                error, notify, addresses=addresses, offsets=offsets, lengths=lengths
+            ) from error
 
     def prepare_read(
         self, addresses: Numbers, offsets: Numbers, lengths: Numbers
@@ -176,6 +196,9 @@ class RemoteSegment:
         """Check a batch of writes once; see prepare_read."""
         return self._prepare(_WRITE, addresses, offsets, lengths)
 
+    def __repr__(self) -> str:
+        return f"<RemoteSegment {self.id} at {self.endpoint} over {self.transport}>"
+
     def close(self) -> None:
         """Let go of it; batches under way go on. Idempotent."""
         self._remote = None
@@ -184,8 +207,13 @@ class RemoteSegment:
     def _prepare(
         self, op: _native.Op, addresses: Numbers, offsets: Numbers, lengths: Numbers
     ) -> PreparedTransfer:
-        with native_errors:
-            prepared = self._engine.prepare(op, self._open(), addresses, offsets, lengths)
+        try:
+            with native_errors:
+                prepared = self._engine.prepare(op, self._open(), addresses, offsets, lengths)
+        except TypeError as error:
+            raise wrong_types(
+                error, addresses=addresses, offsets=offsets, lengths=lengths
+            ) from error
         return PreparedTransfer(self._engine, prepared, self._timeout_s)
 
     def _open(self) -> _native.RemoteSegment:

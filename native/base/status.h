@@ -54,6 +54,12 @@ class [[nodiscard]] Status {
     return std::move(*this);
   }
 
+  // The same, with `who` before the message unless that names it already.
+  Status Of(const std::string& who) && {
+    if (!ok() && message_.find(who) == std::string::npos) message_ = who + ": " + message_;
+    return std::move(*this);
+  }
+
  private:
   Code code_ = Code::kOk;
   bool is_dirty_ = false;

@@ -65,6 +65,7 @@ Status Carry(Op op, const RemoteSegment& remote, std::span<const Piece> pieces,
   Status status = footprint.is_on_device()
                       ? StagedBatch::Execute(attachment, op, pieces, options, footprint)
                       : attachment.Execute(op, pieces, options);
+  if (status.code() == Code::kPeerUnreachable) return std::move(status).Of(remote.endpoint());
   if (!status.ok() || !note) return status;
   return Notify(remote, *note, options);
 }

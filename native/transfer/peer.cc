@@ -45,7 +45,7 @@ Result<std::shared_ptr<Peer>> Peer::Connect(const std::string& endpoint, const S
       TcpLane::Connect(address.value(), {self.peer_id, engine_id}, {deadline, self.ending.get()});
   if (!greeted.ok()) {
     const Status& status = greeted.status();
-    return Status(status.code(), endpoint + ": " + status.message());
+    return Status(status).Of(endpoint);
   }
   auto target = FindPaths(endpoint, self, greeted.value());
   if (!target.ok()) return target.status();

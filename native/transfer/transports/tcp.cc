@@ -161,10 +161,8 @@ Status TcpTransport::Named(const Status& status) const {
   switch (status.code()) {
     case Code::kPeerUnreachable:
     case Code::kTimeout:
-    case Code::kWire: {
-      Status named(status.code(), endpoint_ + ": " + status.message());
-      return status.is_dirty() ? std::move(named).AsDirty() : named;
-    }
+    case Code::kWire:
+      return Status(status).Of(endpoint_);
     default:
       return status;
   }
