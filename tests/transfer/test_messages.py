@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mooncake_core.config.tables import TransferConfig
-from mooncake_core.errors import ConfigError, PeerUnreachable
+from mooncake_core.errors import ConfigError, PeerUnreachable, TransferError
 from mooncake_core.transfer import RemoteSegment, Segment, TransferEngine
 from tests.transfer.peer import Peer, numbers
 
@@ -124,3 +124,20 @@ def test_objects_say_what_they_are(
     assert repr(remote) == f"<RemoteSegment {own.id} at {engine.endpoint} over shm>"
     with engine.register(bytearray(10)) as buffer:
         assert repr(buffer) == f"<Buffer of 10 bytes at {buffer.address:#x}>"
+
+
+@pytest.mark.parametrize("same_host", ["shm", "network"])
+def test_a_write_that_the_owner_refuses_is_not_dirty(same_host: str) -> None:
+    config = TransferConfig(same_host=same_host)  # type: ignore[arg-type]
+    owner, user = TransferEngine(config), TransferEngine(config)
+    own = user.create_segment(4096)
+    segment = owner.create_segment(4096)
+    remote = user.open_segment(owner.endpoint, segment.id)
+    lent = user.open_segment(owner.endpoint, owner.lend(bytearray(4096), read_only=True).id)
+    segment.close()
+    for refused in (remote, lent):
+        with pytest.raises(TransferError) as raised:
+            refused.write(numbers(own.address), numbers(0), numbers(4096))
+        assert not raised.value.is_dirty
+    user.close()
+    owner.close()

@@ -171,7 +171,10 @@ Status TcpStream::OnHeader() {
 
 Status TcpStream::OnControl() {
   const auto type = static_cast<Message>(header_.type);
-  if (type == Message::kError) return DecodeError(control_);
+  if (type == Message::kError) {
+    requests_.front().has_payload_left = false;  // refused: the peer has dropped what came with it
+    return DecodeError(control_);
+  }
   if (requests_.front().kind == Kind::kHello) {
     if (type != Message::kHelloReply) return FitsNoRequest();
     const Status greeted = lane_->OnGreeted(batch_.hello, control_).status();
