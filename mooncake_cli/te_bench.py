@@ -29,7 +29,7 @@ def print_report(report: Report) -> None:
         if check.state != "good":
             print(f"{check.name} is {check.state}: {check.finding}", file=sys.stderr)
     for asked, choice in report.choices.items():
-        print(f"{asked}: {choice}")
+        print(choice if choice.startswith(f"{asked}: ") else f"{asked}: {choice}")
     if report.rows:
         _print_rows(report)
     if report.faults:
@@ -86,12 +86,21 @@ def _print_rows(report: Report) -> None:
 
 def _print_faults(faults: Sequence[FaultResult]) -> None:
     for fault in faults:
+        if not fault.is_noticed:
+            print(f"{fault.what}: nothing was tested: {_unnoticed(fault)}")
+            continue
         print(
             f"{fault.what}: {_when('noticed', fault.detected_s)}, "
             f"{_when('used again', fault.used_again_s)}; "
             f"longest call {_time(fault.longest_call_s)}; {fault.resent_slices} slices resent"
         )
         print(f"  {fault.error or 'no error'}; every byte of {fault.calls} calls is right")
+
+
+def _unnoticed(fault: FaultResult) -> str:
+    if fault.fault != "lane":
+        return f"nobody noticed in {fault.calls} calls"
+    return f"the cut fell between two calls, {fault.tries} times; larger blocks or batches help"
 
 
 def _print_soak(soak: SoakResult) -> None:

@@ -1,7 +1,7 @@
 """Every error that Mooncake raises on purpose.
 
 MooncakeError                what the world did wrong
-├── ConfigError              a file or flag is wrong: "file:key: problem"
+├── ConfigError              a file or flag is wrong: "file:key: problem", "--flag: problem"
 ├── TopologyError            the host cannot be read the way it was asked for
 ├── NativeUnavailable        the native library is missing or does not fit
 ├── WireError                a peer spoke, but not our protocol
@@ -48,7 +48,7 @@ class MooncakeError(Exception):
 
 
 class ConfigError(MooncakeError):
-    """A file or flag is wrong; the message reads "file:key: problem"."""
+    """A file or flag is wrong; it reads "file:key: problem" or "--flag: problem"."""
 
 
 class TopologyError(MooncakeError):

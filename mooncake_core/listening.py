@@ -27,7 +27,7 @@ def bind(address: str, key: str) -> socket.socket:
     except (OSError, OverflowError) as error:
         in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
         problem = "is in use; name another port, or 0 for any" if in_use else f"cannot be: {error}"
-        raise ConfigError(f"--{key}:{key}: {address} {problem}") from error
+        raise ConfigError(f"--{key}: {address} {problem}") from error
 
 
 def address_of(sock: socket.socket) -> str:

@@ -53,5 +53,5 @@ def test_a_name_is_taken_for_its_address() -> None:
 
 
 def test_a_name_that_is_none_is_told_with_its_key() -> None:
-    with pytest.raises(ConfigError, match=r"--listen:listen: nowhere\.invalid:0 cannot be"):
+    with pytest.raises(ConfigError, match=r"--listen: nowhere\.invalid:0 cannot be"):
         bind("nowhere.invalid:0", "listen")

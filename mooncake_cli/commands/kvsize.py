@@ -32,7 +32,7 @@ def command(
     of every token are refused.
     """
     if dtype and dtype not in ELEMENT_BYTES:
-        raise ConfigError(f"--dtype:dtype: {dtype!r} is none of {', '.join(ELEMENT_BYTES)}")
+        raise ConfigError(f"--dtype: {dtype!r} is none of {', '.join(ELEMENT_BYTES)}")
     spec = load_spec(model)
     per_token = spec.bytes_per_token(dtype)
     sizes = {count: per_token * count for count in tokens or DEFAULT_TOKENS}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import typer
@@ -26,10 +27,14 @@ from mooncake_core.te_bench.plot import draw, require_matplotlib
 from mooncake_core.te_bench.report import read_report
 from mooncake_core.te_bench.target import Target
 
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
 
 Show: Any = typer.Option(None, "--progress/--no-progress", help="On stderr; default: on terminals.")
 Plot: Any = typer.Option(None, metavar="FILE", help="Draw the rows there, such as rates.png.")
+
+
+class _Terminated(KeyboardInterrupt):
+    """A SIGTERM, which ends a run like a Ctrl-C: what there is is printed."""
 
 
 class TargetConfig(Table, frozen=True):
@@ -57,13 +62,15 @@ def measure_loopback(
         raise typer.Exit(2)
     _prepare(plot, config)
     config = for_faults(config, is_loopback=True) if config.fault else config
-    with LoopbackTarget(config.transfer) as target:
+    with _terminable(), LoopbackTarget(config.transfer) as target:
         _measure(target.address, config, (plot, progress, as_json), target)
 
 
 def measure_remote(
     config: BenchConfig,
-    target: str = typer.Argument(..., metavar="HOST:PORT", help="What `te-bench target` printed."),
+    target: str = typer.Argument(
+        ..., metavar="HOST:PORT", help="The control address that `te-bench target` printed."
+    ),
     plot: Path | None = Plot,
     progress: bool | None = Show,
     as_json: bool = Json,
@@ -71,7 +78,8 @@ def measure_remote(
     """Measure a target that runs elsewhere."""
     _prepare(plot, config)
     config = for_faults(config, is_loopback=False) if config.fault else config
-    _measure(target, config, (plot, progress, as_json))
+    with _terminable():
+        _measure(target, config, (plot, progress, as_json))
 
 
 def serve_target(config: TargetConfig, as_json: bool = Json) -> None:
@@ -81,7 +89,8 @@ def serve_target(config: TargetConfig, as_json: bool = Json) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, stop)
     target = Target(config.listen, config.transfer)
     where = {"address": target.address, "engine": target.engine.endpoint}
-    print(msgspec.json.encode(where).decode() if as_json else target.address, flush=True)
+    said = f"control {where['address']}, engine {where['engine']}"
+    print(msgspec.json.encode(where).decode() if as_json else said, flush=True)
     signal.sigwait(stop)
     target.close()
 
@@ -121,10 +130,10 @@ def _prepare(plot: Path | None, config: BenchConfig) -> None:
     if plot is None:
         return
     if config.fault or config.soak:
-        raise ConfigError("--plot:plot: draws the rows of a sweep; --fault and --soak make none")
+        raise ConfigError("--plot: draws the rows of a sweep; --fault and --soak make none")
     require_matplotlib()
     if not plot.parent.is_dir():
-        raise ConfigError(f"--plot:plot: {plot.parent} is no folder")
+        raise ConfigError(f"--plot: {plot.parent} is no folder")
 
 
 def _measure(
@@ -136,11 +145,11 @@ def _measure(
     plot, progress, as_json = output
     with Control(address) as control, Progress(progress) as say:
         bench = Bench(control, config, say, target)
-        is_interrupted, error = False, None
+        ended_by, error = 0, None
         try:
             bench.run()
-        except KeyboardInterrupt:
-            is_interrupted = True
+        except KeyboardInterrupt as interrupt:
+            ended_by = TERMINATED if isinstance(interrupt, _Terminated) else INTERRUPTED
         except MooncakeError as found:
             error = found
         report = bench.report()
@@ -151,10 +160,24 @@ def _measure(
         draw(report.rows, plot)
     if error is not None:
         raise error
-    if is_interrupted:
-        raise typer.Exit(INTERRUPTED)
+    if ended_by:
+        raise typer.Exit(ended_by)
     if report.is_bad:
         raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Have SIGTERM raise in the main thread."""
+
+    def end(*_: object) -> NoReturn:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _share(text: str) -> float:
@@ -162,4 +185,4 @@ def _share(text: str) -> float:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         if 0 <= share < 1:
             return share
-    raise ConfigError(f"--threshold:threshold: {text!r} is no share such as 5% or 0.05")
+    raise ConfigError(f"--threshold: {text!r} is no share such as 5% or 0.05")

@@ -14,7 +14,7 @@ import typer
 
 from mooncake_cli.flags import Json
 from mooncake_cli.topo_tables import print_host, print_paths
-from mooncake_core.errors import ConfigError
+from mooncake_core.errors import ConfigError, MooncakeError
 from mooncake_core.topology import (
     Advertised,
     Filter,
@@ -80,7 +80,7 @@ def command(  # noqa: PLR0913  # one a flag
 
     From sysfs and procfs alone, with a verdict for every device: whether it is used, and why not.
     What cannot be read is said, and is no error. The exit code is 3 when what --require asks for
-    is not there or no path of --check works, and 1 when no engine answers there at all.
+    is not there, and when no path of --check works: also when no engine answers there at all.
     """
     host = _read(sysroot)
     chosen = Filter(only=tuple(only), exclude=tuple(exclude))
@@ -109,7 +109,7 @@ def command(  # noqa: PLR0913  # one a flag
 
 def _read(sysroot: Path) -> Host:
     if not sysroot.is_dir():
-        raise ConfigError(f"--sysroot:sysroot: {sysroot} is no folder")
+        raise ConfigError(f"--sysroot: {sysroot} is no folder")
     host = read_host(sysroot)
     return name_gpus(host) if sysroot == Path("/") else host
 
@@ -128,10 +128,13 @@ def _check(host: Host, endpoint: str, wishes: Wishes, *, is_live: bool) -> tuple
     if not is_live:
         raise ConfigError(f"--check:{endpoint}: a recorded copy reaches nobody; omit --sysroot")
     # Only this needs the native library.
-    from mooncake_core.topology.check import check_paths  # noqa: PLC0415
+    from mooncake_core.topology.check import CheckedPath, check_paths  # noqa: PLC0415
 
     try:
         return check_paths(host, endpoint, chosen=wishes.chosen)
+    except MooncakeError as error:
+        name = type(error).__name__
+        return (CheckedPath(local="", remote=endpoint, error=name, problem=str(error)),)
     except ValueError as error:
         raise ConfigError(f"--check:{endpoint}: {error}") from error
 

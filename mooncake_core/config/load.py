@@ -1,6 +1,6 @@
 """Reading a configuration file and laying flags over it. Reads one file; otherwise pure.
 
-Errors read `file:key: problem`, with the flag's name in the place of the file for a flag.
+Errors read `file:key: problem`, and `--flag: problem` where a flag gave the value.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def load_config(
         overrides: dotted key -> value, from flags; None values are skipped.
 
     Raises:
-        ConfigError: "file:key: problem".
+        ConfigError: "file:key: problem" or "--flag: problem".
     """
     table = _read(path) if path is not None else {}
     source = str(path) if path is not None else "defaults"
@@ -174,7 +174,10 @@ def _split(message: str) -> tuple[str, str]:
 def _explain(
     kind: type[msgspec.Struct], source: str, setting: tuple[str, Any], problem: str
 ) -> str:
-    """Return "source:key: problem", the problem in words that say what would be right."""
+    """Return "source:key: problem", of a flag's value "flag: problem".
+
+    The problem is put in words that say what would be right.
+    """
     key, value = setting
     if not key:
         return f"{source}: {problem}"
@@ -186,4 +189,5 @@ def _explain(
             problem = f"{value!r} is not {known.expected}"
         elif problem.startswith("Expected"):
             problem = f"{problem}; got {value!r}"
-    return f"{source}:{key}: {problem}"
+    where = source if source == _flag(key) else f"{source}:{key}"
+    return f"{where}: {problem}"

@@ -87,7 +87,7 @@ def _start(config: MasterConfig) -> _native.MasterServer:
             lease_s=config.lease_s,
         )
     except _native.Error as error:
-        raise ConfigError(f"--listen:listen: {error.args[1]}; use another port") from error
+        raise ConfigError(f"--listen: {error.args[1]}; use another port") from error
 
 
 def _admin(endpoint: str) -> web.Application:

@@ -51,4 +51,4 @@ def _start(engine: TransferEngine, config: StoreConfig) -> _native.StoreNode:
             engine.native, master=config.master, capacity_bytes=config.capacity_bytes
         )
     except _native.Error as error:
-        raise ConfigError(f"--capacity:capacity: {config.capacity}: {error.args[1]}") from error
+        raise ConfigError(f"--capacity: {config.capacity}: {error.args[1]}") from error

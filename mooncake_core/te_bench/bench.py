@@ -92,7 +92,7 @@ class Bench:
         transport, *others = dict.fromkeys(case.transport for case in self._cases)
         if others:
             asked = self._config.transport
-            raise ConfigError(f"--transport:transport: --fault and --soak take one, not {asked}")
+            raise ConfigError(f"--transport: --fault and --soak take one, not {asked}")
         session = Session(self._control, transport, self._config.transfer)
         self._choices[transport] = session.why
         return session
@@ -131,5 +131,5 @@ def preset_of(config: BenchConfig) -> KvPreset | None:
 def _with_preset(config: BenchConfig, kv: KvPreset) -> BenchConfig:
     defaults = BenchConfig()
     if (config.block, config.batch) != (defaults.block, defaults.batch):
-        raise ConfigError("--model:model: says what block and batch are; give one or the others")
+        raise ConfigError("--model: says what block and batch are; give one or the others")
     return msgspec.structs.replace(config, block=str(kv.block_bytes), batch=str(kv.batch))

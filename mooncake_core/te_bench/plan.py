@@ -135,7 +135,7 @@ def _listed(key: str, text: str, read: Callable[[str], T]) -> list[T]:
     try:
         return list(dict.fromkeys(read(entry.strip()) for entry in text.split(",")))
     except (ConfigError, ValueError) as error:
-        raise ConfigError(f"--{key}:{key}: {error}") from error
+        raise ConfigError(f"--{key}: {error}") from error
 
 
 def _word(*words: Any) -> Callable[[str], Any]:

@@ -15,7 +15,7 @@ def require_matplotlib() -> None:
     """Raise ConfigError, which says how to get it, where matplotlib is not installed."""
     if find_spec("matplotlib") is None:
         raise ConfigError(
-            "--plot:plot: needs the Python package matplotlib: pip install 'mooncake-serving[plot]'"
+            "--plot: needs the Python package matplotlib: pip install 'mooncake-serving[plot]'"
         )
 
 
@@ -47,7 +47,7 @@ def draw(rows: Sequence[CaseResult], path: Path) -> None:
     try:
         figure.savefig(path)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"--plot:plot: {path}: {error}") from error
+        raise ConfigError(f"--plot: {path}: {error}") from error
 
 
 def _lines(rows: Sequence[CaseResult]) -> dict[str, list[CaseResult]]:

@@ -101,7 +101,7 @@ def read_gpus(text: str) -> float:
     near = difflib.get_close_matches(text.lower(), TFLOPS, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise ConfigError(
-        f"--gpu:gpu: {text!r} is no GPU known here; {hint}Known: {', '.join(TFLOPS)}, "
+        f"--gpu: {text!r} is no GPU known here; {hint}Known: {', '.join(TFLOPS)}, "
         "with a count such as 4xh800, or TFLOPS as a number"
     )
 

@@ -97,7 +97,7 @@ class FaultResult(Struct, frozen=True, kw_only=True):
     what: str
     """That was cut or killed."""
     detected_s: float | None
-    """Until the engine or its caller knew; None: nothing was noticed."""
+    """Until the engine or its caller knew; None: nothing was noticed, so nothing was tested."""
     error: str
     """That a caller got; empty: none did."""
     longest_call_s: float
@@ -107,6 +107,13 @@ class FaultResult(Struct, frozen=True, kw_only=True):
     resent_slices: int
     calls: int
     """Whose bytes were verified, one by one."""
+    tries: int = 1
+    """Until a cut fell into a call, or that was given up."""
+
+    @property
+    def is_noticed(self) -> bool:
+        """Whether anything was tested: the engine or its caller knew of it."""
+        return self.detected_s is not None or self.error != ""
 
 
 class Moment(Struct, frozen=True, kw_only=True):
@@ -161,8 +168,10 @@ class Report(Struct, frozen=True, kw_only=True):
 
     @property
     def is_bad(self) -> bool:
-        """Whether a fault that should be survived was not, or a soak found something."""
-        is_lost = any(fault.error and fault.fault != "peer" for fault in self.faults)
+        """Whether a fault tested nothing or was not survived, or a soak found something."""
+        is_lost = any(
+            not fault.is_noticed or (fault.error and fault.fault != "peer") for fault in self.faults
+        )
         return is_lost or (self.soak is not None and bool(self.soak.errors or self.soak.grown))
 
 

@@ -68,7 +68,7 @@ class Session:
         if transport in ("auto", self.transport):
             return
         raise ConfigError(
-            f"--transport:transport: {transport} cannot be measured: the target at "
+            f"--transport: {transport} cannot be measured: the target at "
             f"{self.control.welcome.engine} is reached over {self.transport}: {reason}"
         )
 

@@ -165,4 +165,4 @@ def _listen(address: str) -> _Server:
     try:
         return kind((host.strip("[]"), int(port)), _Session)
     except (OSError, OverflowError, ValueError) as error:
-        raise ConfigError(f"--listen:listen: {address} cannot be: {error}") from error
+        raise ConfigError(f"--listen: {address} cannot be: {error}") from error

@@ -7,12 +7,13 @@ import this module by itself.
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct
 
-from mooncake_core.errors import MooncakeError, PeerUnreachable
+from mooncake_core.errors import MooncakeError, TransferTimeout, WireError
 from mooncake_core.native import _native, native_errors
 from mooncake_core.topology.filters import EVERYTHING, Filter
 from mooncake_core.topology.host import Host
@@ -79,14 +80,51 @@ def rounds(pairs: Sequence[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
 
 def _reach(host: Host, endpoint: str, chosen: Filter, timeout_s: float) -> _native.PathProbe:
     """Return what the peer says of itself, over the first path that it answers on."""
-    failure: MooncakeError = PeerUnreachable(endpoint)
-    for local in ["", *_sources(host, chosen, endpoint)]:
+
+    def ask(local: str) -> _native.PathProbe | MooncakeError:
         try:
             with native_errors:
                 return _native.probe_path(local, endpoint, 0, timeout_s)
         except MooncakeError as error:
-            failure = error if local == "" else failure
-    raise type(failure)(f"no transfer engine answers at {endpoint}: {failure}") from failure
+            return error
+
+    first = ask("")
+    if not isinstance(first, MooncakeError):
+        return first
+    sources = [] if isinstance(first, WireError) else _sources(host, chosen, endpoint)
+    if sources:
+        with ThreadPoolExecutor(max_workers=len(sources)) as threads:
+            for answer in threads.map(ask, sources):
+                if not isinstance(answer, MooncakeError):
+                    return answer
+    raise _explained(first, endpoint, timeout_s) from first
+
+
+def _explained(error: MooncakeError, endpoint: str, timeout_s: float) -> MooncakeError:
+    """Return an error that says who it is that does not answer as an engine."""
+    if not isinstance(error, WireError | TransferTimeout):
+        return type(error)(f"no transfer engine answers at {endpoint}: {error}")
+    if other := _look_at(endpoint):
+        return WireError(f"{endpoint} is no transfer engine: {other}")
+    if isinstance(error, WireError):
+        return WireError(f"{endpoint} is no transfer engine: it answered something else: {error}")
+    return TransferTimeout(f"{endpoint} did not answer within {timeout_s:g} s")
+
+
+def _look_at(endpoint: str) -> str:
+    """Return what it is that listens there; empty: not known."""
+    host, _, port = endpoint.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=1) as connection:
+            connection.sendall(b"HEAD / HTTP/1.0\r\n\r\n")
+            said = connection.recv(64)
+    except (OSError, UnicodeError):
+        return ""
+    if said.startswith(b"HTTP/"):
+        return "it answered HTTP"
+    if said.startswith(b'{"type":'):
+        return "it is a te-bench target's control address; that of its engine stands beside it"
+    return ""
 
 
 def _try(local: str, remote: str, engine_id: int, timeout_s: float) -> CheckedPath:

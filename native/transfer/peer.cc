@@ -130,9 +130,9 @@ std::shared_ptr<Attachment> Peer::Cached(uint64_t segment_id) {
 
 Result<std::shared_ptr<ShmTransport>> Peer::Shm(Deadline deadline) {
   const auto none = [](const char* reason) { return Status(Code::kUnavailable, reason); };
-  if (self_.options.same_host != SameHost::kShm)
-    return none("peers on this host are reached as any other");
   if (reply_.host_id != self_.host_id) return none("the peer is on another host");
+  if (self_.options.same_host != SameHost::kShm)
+    return none("the peer is on this host, and same_host is network");
   if (reply_.unix_name.empty()) return none("the peer lets nobody on its host map its memory");
   {
     const std::lock_guard lock(mutex_);

@@ -99,9 +99,9 @@ def test_wrong_usage_ends_with_2(arguments: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("store", "--capacity=-5"), "--capacity:capacity: '-5' is not a size"),
-        (("prefill", "--pool-tokens=2"), "--pool-tokens:pool_tokens: Expected `int` >= 256; got 2"),
-        (("up", "--dtype=int8"), "--model-dtype:model.dtype: 'int8' is none of"),
+        (("store", "--capacity=-5"), "--capacity: '-5' is not a size"),
+        (("prefill", "--pool-tokens=2"), "--pool-tokens: Expected `int` >= 256; got 2"),
+        (("up", "--dtype=int8"), "--model-dtype: 'int8' is none of"),
         (("master", "--config=/nowhere.toml"), "/nowhere.toml: cannot read it"),
         (("kvsize", "no-such-model"), "neither a file, a folder nor a built-in name"),
         (("kvsize", "phi-4", "--dtype=fp8"), "'fp8' is none of float32"),

@@ -94,9 +94,9 @@ def test_a_wrong_value_is_refused_with_file_and_key(
 
 def test_a_wrong_flag_is_named_instead_of_the_file(write: Write) -> None:
     path = write('capacity = "2 GiB"')
-    assert refused(StoreConfig, path, {"capacity": "-5"}).startswith("--capacity:capacity: '-5' is")
+    assert refused(StoreConfig, path, {"capacity": "-5"}).startswith("--capacity: '-5' is")
     message = refused(StoreConfig, path, {"transfer.io_threads": 0})
-    assert message.startswith("--transfer-io-threads:transfer.io_threads: Expected")
+    assert message.startswith("--transfer-io-threads: Expected")
 
 
 def test_flags_override_the_file_which_overrides_the_defaults(write: Write) -> None:
@@ -171,7 +171,7 @@ WILDCARDS = ["0.0.0.0:7500", "[::]:0", "[0:0::0]:0", "[::ffff:0.0.0.0]:0", "0:0"
 def test_an_address_that_peers_are_told_is_of_one_interface(key: str, address: str) -> None:
     with pytest.raises(ConfigError, match=r"the address of the interface") as raised:
         load_config(PrefillConfig, None, {key: address})
-    assert f"--{key.replace('.', '-')}:{key}: {address!r}" in str(raised.value)
+    assert f"--{key.replace('.', '-')}: {address!r}" in str(raised.value)
 
 
 def test_the_public_endpoint_may_listen_on_every_interface() -> None:

@@ -80,7 +80,7 @@ def test_people_are_told_the_same() -> None:
 def test_another_process_is_measured_by_its_address(address: str) -> None:
     report = measured("run", address, "--transport=tcp", "--direction=write", *QUICK)
     assert [row["transport"] for row in report["rows"]] == ["tcp", "tcp"]
-    assert report["choices"]["tcp"] == "tcp: peers on this host are reached as any other"
+    assert report["choices"]["tcp"] == "tcp: the peer is on this host, and same_host is network"
 
 
 def test_progress_is_told_where_it_is_asked_for(address: str) -> None:
@@ -129,7 +129,10 @@ def test_results_without_a_common_row_are_no_success(
     assert "no row in common" in told and "only in A: tcp read 4 KiB x 16 x 1" in told
 
 
-def test_ctrl_c_prints_what_there_is_and_ends_the_target() -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_prints_what_there_is_and_ends_the_target(
+    number: signal.Signals, code: int
+) -> None:
     process = start(
         *("--loopback", "--progress", "--json", "--block=4KiB", "--no-baseline"),
         *("--direction=read", "--seconds=0.02", "--repeats=1000", "--memory=1MiB"),
@@ -137,9 +140,9 @@ def test_ctrl_c_prints_what_there_is_and_ends_the_target() -> None:
     assert process.stderr is not None
     while "3 of 1000" not in process.stderr.readline():
         assert process.poll() is None
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     output, errors = process.communicate(timeout=30)
-    assert process.returncode == 130, errors
+    assert process.returncode == code, errors
     report = json.loads(output)
     assert not report["is_complete"] and len(report["rows"]) == 1
     assert len(report["rows"][0]["samples"]) >= 2 and "Traceback" not in errors
@@ -151,12 +154,12 @@ def test_ctrl_c_prints_what_there_is_and_ends_the_target() -> None:
         (("run", "127.0.0.1:1"), "127.0.0.1:1: no target answers"),
         (("run", "nonsense"), "'nonsense' is not host:port"),
         (("run", f"{'a' * 100}:80"), "no target answers"),
-        (("--loopback", "--block=9 QiB"), "--block:block: '9 QiB': unknown unit"),
+        (("--loopback", "--block=9 QiB"), "--block: '9 QiB': unknown unit"),
         (("--loopback", "--block=512 MiB", "--batch=4096"), "available are taken"),
         (("--loopback", "--memory=10 TiB"), "take less memory"),
-        (("--loopback", "--seconds=0"), "--seconds:seconds: Expected `float` > 0"),
+        (("--loopback", "--seconds=0"), "--seconds: Expected `float` > 0"),
         (("--loopback", "--threads=65"), "'65' is no whole number from 1 to 64"),
-        (("--loopback", "--tokens=2000000", "--model=phi-4"), "--tokens:tokens: Expected `int` <="),
+        (("--loopback", "--tokens=2000000", "--model=phi-4"), "--tokens: Expected `int` <="),
         (("--loopback", "--transfer-listen=192.0.2.1:0"), "transfer.listen: listen on 192.0.2.1:0"),
         (("--loopback", "--transfer-protocol=rdma"), "transfer.protocol: rdma cannot be used here"),
         (("--loopback", "--model=lama-3.1-70b"), "did you mean 'llama-3.1-70b'?"),

@@ -32,8 +32,7 @@ def test_a_broken_way_is_noticed_and_used_again_without_an_error(fault: str) -> 
     (found,) = report["faults"]
     assert found["error"] == "" and found["calls"] > 5
     assert found["used_again_s"] < 5
-    # A cut may fall between two calls, and is not noticed then.
-    assert found["detected_s"] < 5 if fault == "path" else (found["detected_s"] or 0) < 5
+    assert found["detected_s"] < 5
     assert report["rows"] == []
 
 

@@ -44,7 +44,7 @@ def test_lists_make_every_combination_once() -> None:
     ],
 )
 def test_a_bad_entry_is_told_with_its_flag(key: str, text: str, problem: str) -> None:
-    with pytest.raises(ConfigError, match=f"--{key}:{key}: .*{problem}"):
+    with pytest.raises(ConfigError, match=f"--{key}: .*{problem}"):
         make_cases(BenchConfig(**{key: text}))
 
 

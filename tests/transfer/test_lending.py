@@ -258,7 +258,7 @@ def test_a_remote_segment_says_why_its_transport_was_taken(
     if transport == "shm":
         assert "shares the memory" in shared.reason and "lends" in lent.reason
     else:
-        assert shared.reason == lent.reason == "peers on this host are reached as any other"
+        assert shared.reason == lent.reason == "the peer is on this host, and same_host is network"
 
 
 def test_many_engines_start_and_reach_each_other_at_once(transport: str) -> None:

@@ -30,7 +30,7 @@ async def test_an_address_in_use_is_named_with_its_key(tmp_path: Path) -> None:
     with bind("127.0.0.1:0", "listen") as sock:
         taken = address_of(sock)
         config = decode_config(model_config(tmp_path), listen=taken)
-        with pytest.raises(ConfigError, match=f"^--listen:listen: {taken} is in use"):
+        with pytest.raises(ConfigError, match=f"^--listen: {taken} is in use"):
             await start(serve_decode, config)
 
 
@@ -48,7 +48,7 @@ async def test_a_peer_that_is_not_there_is_told_in_plain_words() -> None:
 
 async def test_blocks_that_are_not_whole_pages_are_refused(tmp_path: Path) -> None:
     config = prefill_config(model_config(tmp_path), block_tokens=100)
-    with pytest.raises(ConfigError, match="block_tokens: 100"):
+    with pytest.raises(ConfigError, match="block-tokens: 100"):
         await start(serve_prefill, config)
 
 
