@@ -110,6 +110,7 @@ _PACKAGES = {
     "tokenizers": ("pip install tokenizers", "conductor, prefill and decode: text to tokens"),
     "jinja2": ("pip install jinja2", "conductor: chat templates"),
     "transformers": ("pip install transformers", "architectures beside the own runtime's"),
+    "matplotlib": ("pip install matplotlib", "`mooncake te-bench --plot`"),
 }
 
 

@@ -30,16 +30,16 @@ def reference() -> str:
 def _command(name: str, command: Any) -> Iterator[str]:
     yield f"## mooncake {name}\n"
     yield f"{inspect.cleandoc(command.help or '')}\n"
+    yield from _parameters(command)
     for inner_name, inner in getattr(command, "commands", {}).items():
         yield f"### mooncake {name} {inner_name}\n"
         yield f"{inspect.cleandoc(inner.help or '')}\n"
         yield from _parameters(inner)
-    yield from _parameters(command)
 
 
 def _parameters(command: Any) -> Iterator[str]:
     rows = [
-        f"| `{_name(parameter)}` | {_cell(parameter.help)} |"
+        f"| `{_name(parameter)}` | {_cell(parameter)} |"
         for parameter in command.params
         if parameter.name != "help" and not getattr(parameter, "hidden", False)
     ]
@@ -53,8 +53,10 @@ def _name(parameter: Any) -> str:
     return ", ".join(parameter.opts)
 
 
-def _cell(text: str | None) -> str:
-    return (text or "").replace("|", "\\|")
+def _cell(parameter: Any) -> str:
+    text = (parameter.help or "").replace("|", "\\|")
+    words = (parameter.metavar or "").split("|")
+    return text if len(words) == 1 else f"{text} One of: {', '.join(words)}."
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def print_report(report: Report) -> None:
     print(f"{initiator.cpu}, {initiator.cpus} CPUs, {initiator.kernel}")
     for check in report.checks:
         if check.state != "good":
-            print(f"{check.name} is {check.state}: {check.finding}", file=sys.stderr)
+            print(f"warning: {check.name}: {check.finding}", file=sys.stderr)
     for asked, choice in report.choices.items():
         print(choice if choice.startswith(f"{asked}: ") else f"{asked}: {choice}")
     if report.rows:
@@ -35,9 +35,10 @@ def print_report(report: Report) -> None:
     if report.faults:
         _print_faults(report.faults)
     if report.soak is not None:
-        _print_soak(report.soak)
+        _print_soak(report.soak, is_complete=report.is_complete)
     if report.kv is not None and report.rows:
-        print(verdict(report.kv, best_row(report.rows).gb_per_s * 1e9))
+        row = best_row(report.rows)
+        print(verdict(report.kv, row.name, row.gb_per_s * 1e9))
     if not report.is_complete:
         print("interrupted: this is what was measured before", file=sys.stderr)
 
@@ -46,7 +47,7 @@ def print_comparison(found: Comparison) -> None:
     """Print both results side by side, and the verdict."""
     rows = [
         (
-            row.case.name,
+            row.name,
             f"{row.before_gb_per_s:.2f}",
             f"{row.after_gb_per_s:.2f}",
             f"{row.ratio:.2f}",
@@ -65,7 +66,10 @@ def print_comparison(found: Comparison) -> None:
     if not found.rows:
         return
     slower = len(found.regressions)
-    print(f"{slower} of {len(found.rows)} rows are slower by more than {found.threshold:.1%}")
+    print(
+        f"{slower} of {len(found.rows)} rows are slower by more than {found.threshold:.1%} and by "
+        "more than ±, the spread of A and B together"
+    )
 
 
 def _print_rows(report: Report) -> None:
@@ -79,9 +83,9 @@ def _print_rows(report: Report) -> None:
     for row in report.rows:
         if len(paths := shares(row)) > 1:
             text = ", ".join(f"{path} {share:.0%}" for path, share in paths.items())
-            print(f"{row.case.name}: {text}")
+            print(f"{row.name}: {text}")
         if row.resent_slices or row.failures:
-            print(f"{row.case.name}: {row.resent_slices} slices resent, {row.failures} failures")
+            print(f"{row.name}: {row.resent_slices} slices resent, {row.failures} failures")
 
 
 def _print_faults(faults: Sequence[FaultResult]) -> None:
@@ -103,10 +107,10 @@ def _unnoticed(fault: FaultResult) -> str:
     return f"the cut fell between two calls, {fault.tries} times; larger blocks or batches help"
 
 
-def _print_soak(soak: SoakResult) -> None:
+def _print_soak(soak: SoakResult, *, is_complete: bool) -> None:
     print(
         f"{soak.seconds:.0f} s: {soak.calls:,} calls, {soak.bytes / 1e9:.2f} GB, every byte "
-        f"verified; {soak.cuts} times connections were cut"
+        f"verified; connections were cut {'once' if soak.cuts == 1 else f'{soak.cuts} times'}"
     )
     shown = soak.moments[:: max(1, len(soak.moments) // 8)]
     rows = [
@@ -125,7 +129,9 @@ def _print_soak(soak: SoakResult) -> None:
         print(f"error: {error}")
     for what in soak.grown:
         print(f"grown: {what}")
-    if not soak.errors and not soak.grown:
+    if not is_complete:
+        print("interrupted: whether anything grows was not seen to the end")
+    elif not soak.errors and not soak.grown:
         print("flat: memory, descriptors and sockets did not grow")
 
 

@@ -61,7 +61,7 @@ def measure_loopback(
         print("say --loopback, or one of target, run, compare; --help tells more", file=sys.stderr)
         raise typer.Exit(2)
     _prepare(plot, config)
-    config = for_faults(config, is_loopback=True) if config.fault else config
+    config = for_faults(config, is_loopback=True)
     with _terminable(), LoopbackTarget(config.transfer) as target:
         _measure(target.address, config, (plot, progress, as_json), target)
 
@@ -77,7 +77,7 @@ def measure_remote(
 ) -> None:
     """Measure a target that runs elsewhere."""
     _prepare(plot, config)
-    config = for_faults(config, is_loopback=False) if config.fault else config
+    config = for_faults(config, is_loopback=False)
     with _terminable():
         _measure(target, config, (plot, progress, as_json))
 
@@ -98,7 +98,9 @@ def serve_target(config: TargetConfig, as_json: bool = Json) -> None:
 def compare_reports(
     before: Path = typer.Argument(..., metavar="A.json", help="What --json printed."),
     after: Path = typer.Argument(..., metavar="B.json", help="The same, later or elsewhere."),
-    threshold: str = typer.Option("5%", help="A row that is slower by more is a regression."),
+    threshold: str = typer.Option(
+        "5%", help="A row slower by more than this and than its spread is a regression."
+    ),
     as_json: bool = Json,
 ) -> None:
     """Compare two results row by row.
@@ -153,6 +155,8 @@ def _measure(
         except MooncakeError as found:
             error = found
         report = bench.report()
+    if config.transfer.addresses and any(way.startswith("shm:") for way in report.choices.values()):
+        print("--transfer-addresses: not used over shm; --transport tcp uses them", file=sys.stderr)
     if error is not None and not report.has_results:
         raise error
     print(msgspec.json.encode(report).decode()) if as_json else print_report(report)

@@ -6,10 +6,10 @@ from datetime import datetime, timezone
 
 import msgspec
 
-from mooncake_core.errors import ConfigError
+from mooncake_core.errors import ConfigError, MooncakeError, PeerUnreachable
 from mooncake_core.model_spec import load_spec
 from mooncake_core.te_bench.checks import check_host
-from mooncake_core.te_bench.control import Control
+from mooncake_core.te_bench.control import AskUsage, Control, Used
 from mooncake_core.te_bench.faults import break_lane, break_path, break_peer
 from mooncake_core.te_bench.loopback import LoopbackTarget
 from mooncake_core.te_bench.options import BenchConfig
@@ -58,6 +58,22 @@ class Bench:
 
     def run(self) -> None:
         """Look at the host, then measure. Raises what Sweep.run and check_host raise."""
+        try:
+            self._run()
+        except PeerUnreachable as error:
+            if self._is_there():
+                raise
+            raise PeerUnreachable(f"the target at {self._control.address} is gone") from error
+        self._is_complete = True
+
+    def _is_there(self) -> bool:
+        try:
+            self._control.ask(AskUsage(), Used)
+        except MooncakeError:
+            return False
+        return True
+
+    def _run(self) -> None:
         welcome = self._control.welcome
         self._checks = check_host(
             welcome, self._cases, self._config, is_same_host=is_same_host(welcome)
@@ -68,7 +84,6 @@ class Bench:
             self._run_soak()
         else:
             self._sweep.run(self._cases)
-        self._is_complete = True
 
     def report(self) -> Report:
         """Return what was measured so far."""

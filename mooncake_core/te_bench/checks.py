@@ -49,7 +49,7 @@ def check_host(
 
 def _memory(needed: int) -> Check:
     available = available_bytes()
-    text = f"{format_size(needed)} of {format_size(available)} available are taken"
+    text = f"{format_size(needed)} are needed, {format_size(available)} are available"
     if available and needed > available * 0.9:
         hint = "take less memory, or smaller blocks or batches"
         return Check(name="memory", state="bad", finding=f"{text}; {hint}")
@@ -85,9 +85,10 @@ def _processors(cases: tuple[Case, ...]) -> Check:
     cpus = len(os.sched_getaffinity(0))
     threads = max(case.threads for case in cases)
     load = os.getloadavg()[0]
-    text = f"{cpus} for {threads} thread{'s' * (threads > 1)} and the target; load {load:.1f}"
+    text = f"there are {cpus} for {threads} thread{'s' * (threads > 1)} and the target"
     if load > cpus / 2:
-        return Check(name="processors", state="doubtful", finding=f"{text}: others use them")
+        text += f", and other processes use them: the load is {load:.1f}"
+        return Check(name="processors", state="doubtful", finding=text)
     state: State = "doubtful" if threads > cpus else "good"
     return Check(name="processors", state=state, finding=text)
 

@@ -12,6 +12,8 @@ class RowRatio(Struct, frozen=True, kw_only=True):
     """One row of both results."""
 
     case: Case
+    name: str
+    """The transports that were measured, and the load."""
     before_gb_per_s: float
     after_gb_per_s: float
     ratio: float
@@ -19,7 +21,7 @@ class RowRatio(Struct, frozen=True, kw_only=True):
     before_p99_s: float
     after_p99_s: float
     spread: float
-    """The larger one of the two."""
+    """Of both together: the sum of their coefficients of variation."""
     is_regression: bool
 
 
@@ -35,19 +37,23 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     @property
     def regressions(self) -> tuple[RowRatio, ...]:
-        """Rows that are slower by more than the threshold."""
+        """Rows that are slower by more than the threshold and by more than their spread."""
         return tuple(row for row in self.rows if row.is_regression)
 
 
 def compare(before: Report, after: Report, threshold: float) -> Comparison:
-    """Return how `after` stands to `before`; slower by more than `threshold` is a regression."""
+    """Return how `after` stands to `before`.
+
+    A row is a regression that is slower by more than `threshold`, and by more than its measurements
+    differ among themselves.
+    """
     old, new = _by_case(before), _by_case(after)
     return Comparison(
         threshold=threshold,
         rows=tuple(_ratio(row, new[case], threshold) for case, row in old.items() if case in new),
         differences=_differences(before, after),
-        only_before=tuple(case.name for case in old if case not in new),
-        only_after=tuple(case.name for case in new if case not in old),
+        only_before=tuple(row.name for case, row in old.items() if case not in new),
+        only_after=tuple(row.name for case, row in new.items() if case not in old),
     )
 
 
@@ -57,15 +63,18 @@ def _by_case(report: Report) -> dict[Case, CaseResult]:
 
 def _ratio(before: CaseResult, after: CaseResult, threshold: float) -> RowRatio:
     ratio = after.gb_per_s / before.gb_per_s
+    spread = before.spread + after.spread
+    ways = dict.fromkeys((before.transport, after.transport))
     return RowRatio(
         case=before.case,
+        name=f"{' | '.join(ways)} {before.case.load}",
         before_gb_per_s=before.gb_per_s,
         after_gb_per_s=after.gb_per_s,
         ratio=ratio,
         before_p99_s=before.latency.p99_s,
         after_p99_s=after.latency.p99_s,
-        spread=max(before.spread, after.spread),
-        is_regression=ratio < 1 - threshold,
+        spread=spread,
+        is_regression=ratio < 1 - max(threshold, spread),
     )
 
 
@@ -87,5 +96,5 @@ def _differences(before: Report, after: Report) -> tuple[str, ...]:
     for case in old_rows.keys() & new_rows.keys():
         ways = old_rows[case].transport, new_rows[case].transport
         if ways[0] != ways[1]:
-            found.append(f"{case.name}: {ways[0]} | {ways[1]}")
+            found.append(f"{case.load}: {ways[0]} | {ways[1]}")
     return tuple(found)

@@ -35,11 +35,15 @@ _LOOPBACK_PATHS = ("127.0.0.2", "127.0.0.3")
 
 
 def for_faults(config: BenchConfig, *, is_loopback: bool) -> BenchConfig:
-    """Return the config with what its fault needs and was left open.
+    """Return the config with what its fault or soak needs and was left open.
 
     Raises:
         ConfigError: the fault cannot be had that way.
     """
+    if not config.fault:
+        # Memory that is shared has nothing to cut.
+        is_open = config.soak > 0 and config.transport == "auto"
+        return msgspec.structs.replace(config, transport="tcp") if is_open else config
     if config.fault == "peer":
         if not is_loopback:
             raise ConfigError("--fault: peer kills the target, so it must be --loopback's")

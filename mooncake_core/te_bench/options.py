@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from msgspec import Meta
+from msgspec.structs import fields
 
 from mooncake_core.config.tables import (
     PositiveSeconds,
@@ -54,7 +55,7 @@ class BenchConfig(Table, frozen=True):
     soak: Annotated[float, Meta(ge=0, le=1e7)] = 0.0
     """Seconds of mixed sizes and random cuts, instead of the sweep; 0: none."""
     seed: Annotated[int, Meta(ge=0, lt=1 << 32)] = 1
-    """Of what the soak chooses."""
+    """Of what the soak chooses, with --soak."""
     transfer: TransferConfig = TransferConfig()
 
     def __post_init__(self) -> None:
@@ -66,8 +67,14 @@ class BenchConfig(Table, frozen=True):
             raise ValueError("prepared: of the sweep only, not of fault or soak")
         if self.soak and self.model:
             raise ValueError("soak: not with model; it chooses its own sizes")
+        for name, owner in (("tokens", "model"), ("gpu", "model"), ("seed", "soak")):
+            if getattr(self, name) != _DEFAULTS[name] and not getattr(self, owner):
+                raise ValueError(f"{name}: only with {owner}, and would be ignored")
 
     @property
     def memory_bytes(self) -> int:
         """The memory in bytes."""
         return parse_size(self.memory)
+
+
+_DEFAULTS = {field.name: field.default for field in fields(BenchConfig)}

@@ -47,6 +47,8 @@ class KvPreset(Struct, frozen=True, kw_only=True):
     dtype: str
     tokens: int
     """Of whole blocks; only those are stored."""
+    asked_tokens: int
+    """Before they were cut to whole blocks."""
     layers: int
     block_bytes: int
     """One layer of one block of 256 tokens."""
@@ -69,6 +71,7 @@ def make_preset(spec: ModelSpec, tokens: int, gpus: str) -> KvPreset:
         model=spec.name,
         dtype=spec.dtype,
         tokens=blocks * BLOCK_TOKENS,
+        asked_tokens=tokens,
         layers=spec.layers,
         block_bytes=layer_bytes,
         batch=blocks,
@@ -93,9 +96,9 @@ def read_gpus(text: str) -> float:
     Raises:
         ConfigError: no GPU of that name is known; the message names the nearest.
     """
-    match = re.fullmatch(r"(?:([1-9][0-9]{0,5})x)?([a-z][a-z0-9]*)", text.lower())
-    if match is not None and match.group(2) in TFLOPS:
-        return int(match.group(1) or GPUS_OF_A_NODE) * TFLOPS[match.group(2)]
+    if (named := _named(text)) is not None:
+        count, name = named
+        return count * TFLOPS[name]
     if re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text) and float(text) > 0:
         return float(text)
     near = difflib.get_close_matches(text.lower(), TFLOPS, n=1)
@@ -106,13 +109,33 @@ def read_gpus(text: str) -> float:
     )
 
 
-def verdict(preset: KvPreset, measured_bytes_per_s: float) -> str:
-    """Return, for people, whether reuse pays at a measured bandwidth."""
+def _named(text: str) -> tuple[int, str] | None:
+    """Return how many of which GPU are meant; None: it names none that is known."""
+    match = re.fullmatch(r"(?:([1-9][0-9]{0,5})x)?([a-z][a-z0-9]*)", text.lower())
+    if match is None or match.group(2) not in TFLOPS:
+        return None
+    return int(match.group(1) or GPUS_OF_A_NODE), match.group(2)
+
+
+def describe_gpus(text: str) -> str:
+    """Return, for people, what read_gpus reads: "8 x a800 (8 x 312 TFLOPS)"."""
+    named = _named(text)
+    if named is None:
+        return f"{text} TFLOPS"
+    count, name = named
+    return f"{count} x {name} ({count} x {TFLOPS[name]:g} TFLOPS)"
+
+
+def verdict(preset: KvPreset, row: str, measured_bytes_per_s: float) -> str:
+    """Return, for people, whether reuse pays at the bandwidth that a row was measured to have."""
     needed, measured = preset.needed_bytes_per_s / 1e9, measured_bytes_per_s / 1e9
     answer = "pays" if measured_bytes_per_s > preset.needed_bytes_per_s else "does not pay"
+    is_cut = preset.tokens != preset.asked_tokens
+    cut = f" ({preset.asked_tokens:,} cut to whole blocks of {BLOCK_TOKENS})" if is_cut else ""
     return (
-        f"{preset.model}, {preset.tokens:,} tokens: reuse {answer}: {measured:.2f} GB/s measured, "
-        f"{needed:.2f} GB/s needed to beat recomputing on {preset.gpus} "
-        f"({preset.tflops:g} TFLOPS); {preset.total_bytes:,} bytes take "
-        f"{preset.total_bytes / measured_bytes_per_s:.3f} s"
+        f"{preset.model}, {preset.tokens:,} tokens{cut}: reuse {answer}: {row} has "
+        f"{measured:.2f} GB/s, and {needed:.2f} GB/s are needed\n"
+        f"  reading {preset.total_bytes / 1e9:.2f} GB takes "
+        f"{preset.total_bytes / measured_bytes_per_s:.3f} s, recomputing on "
+        f"{describe_gpus(preset.gpus)} {preset.total_bytes / preset.needed_bytes_per_s:.3f} s"
     )

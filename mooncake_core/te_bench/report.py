@@ -88,6 +88,11 @@ class CaseResult(Struct, frozen=True, kw_only=True):
     resent_slices: int
     failures: int
 
+    @property
+    def name(self) -> str:
+        """What people know it by: the transport that was measured, and the load."""
+        return f"{self.transport} {self.case.load}"
+
 
 class FaultResult(Struct, frozen=True, kw_only=True):
     """One thing that was broken, and what became of it."""

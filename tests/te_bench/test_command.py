@@ -98,6 +98,25 @@ def test_a_model_says_what_blocks_are_and_what_bandwidth_pays() -> None:
     assert "reuse pays: " in answer.stdout or "reuse does not pay: " in answer.stdout
 
 
+def test_addresses_that_shared_memory_does_not_use_are_told() -> None:
+    answer = te_bench("--loopback", "--transfer-addresses=127.0.0.2", "--no-baseline", *QUICK)
+    assert "--transfer-addresses: not used over shm" in answer.stderr
+
+
+def test_a_target_that_is_killed_is_gone() -> None:
+    target = start("target", "--json")
+    assert target.stdout is not None
+    address = json.loads(target.stdout.readline())["address"]
+    run = start("run", address, "--progress", "--transport=tcp", "--repeats=1000", "--seconds=0.02")
+    assert run.stderr is not None
+    while "3 of 1000" not in run.stderr.readline():
+        assert run.poll() is None
+    target.kill()
+    target.communicate()
+    _, errors = run.communicate(timeout=30)
+    assert run.returncode == 1 and f"mooncake: the target at {address} is gone" in errors
+
+
 def test_a_plot_is_drawn(tmp_path: Path) -> None:
     file = tmp_path / "rates.png"
     answer = te_bench("--loopback", "--plot", str(file), *QUICK)
@@ -108,12 +127,14 @@ def test_a_plot_is_drawn(tmp_path: Path) -> None:
 def test_a_regression_ends_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = measured("--loopback", "--direction=read", "--no-baseline", *QUICK)
     before, after = tmp_path / "a.json", tmp_path / "b.json"
+    report["rows"][0]["spread"] = 0.0
     before.write_text(json.dumps(report))
     report["rows"][0]["gb_per_s"] *= 0.9
+    report["rows"][0]["spread"] = 0.0
     after.write_text(json.dumps(report))
     assert main(["te-bench", "compare", str(before), str(before)]) == 0
     assert main(["te-bench", "compare", str(before), str(after), "--threshold=5%"]) == 1
-    assert "1 of 2 rows are slower by more than 5.0%" in capsys.readouterr().out
+    assert "1 of 2 rows are slower by more than 5.0% and by more than ±" in capsys.readouterr().out
     assert main(["te-bench", "compare", str(before), str(after), "--threshold=0.2"]) == 0
 
 
@@ -155,7 +176,7 @@ def test_a_signal_prints_what_there_is_and_ends_the_target(
         (("run", "nonsense"), "'nonsense' is not host:port"),
         (("run", f"{'a' * 100}:80"), "no target answers"),
         (("--loopback", "--block=9 QiB"), "--block: '9 QiB': unknown unit"),
-        (("--loopback", "--block=512 MiB", "--batch=4096"), "available are taken"),
+        (("--loopback", "--block=512 MiB", "--batch=4096"), "are available; take less memory"),
         (("--loopback", "--memory=10 TiB"), "take less memory"),
         (("--loopback", "--seconds=0"), "--seconds: Expected `float` > 0"),
         (("--loopback", "--threads=65"), "'65' is no whole number from 1 to 64"),
@@ -165,6 +186,9 @@ def test_a_signal_prints_what_there_is_and_ends_the_target(
         (("--loopback", "--model=lama-3.1-70b"), "did you mean 'llama-3.1-70b'?"),
         (("--loopback", "--model=phi-4", "--gpu=h80"), "did you mean 'h800'?"),
         (("--loopback", "--model=phi-4", "--batch=2"), "says what block and batch are"),
+        (("--loopback", "--gpu=h20"), "--gpu: only with model, and would be ignored"),
+        (("--loopback", "--tokens=512"), "--tokens: only with model"),
+        (("--loopback", "--seed=7"), "--seed: only with soak"),
         (("--loopback", "--plot=/nowhere/rates.png"), "/nowhere is no folder"),
         (("compare", "/a.json", "/b.json"), "/a.json: cannot read it"),
         (("compare", "/a.json", "/b.json", "--threshold=x"), "'x' is no share"),

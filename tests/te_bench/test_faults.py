@@ -45,7 +45,8 @@ def test_a_killed_peer_is_an_error_and_its_successor_is_used(transport: str) -> 
 
 
 def test_a_soak_is_right_in_every_byte_and_flat() -> None:
-    report = measured("--soak=3", "--transport=tcp", "--transfer-addresses=127.0.0.2")
+    report = measured("--soak=3", "--transfer-addresses=127.0.0.2")
+    assert list(report["choices"]) == ["tcp"]
     soak = report["soak"]
     assert soak["errors"] == [] and soak["grown"] == []
     assert soak["calls"] > 10 and soak["cuts"] > 0 and len(soak["moments"]) > 5

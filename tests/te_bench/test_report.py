@@ -7,7 +7,7 @@ import pytest
 
 from mooncake_core.errors import ConfigError
 from mooncake_core.te_bench.compare import compare
-from mooncake_core.te_bench.report import best_row, read_report, shares
+from mooncake_core.te_bench.report import FaultResult, best_row, read_report, shares
 from tests.te_bench.results import MACHINE, path, report, result, sample
 
 
@@ -70,6 +70,14 @@ def test_a_row_that_is_slower_by_more_than_the_threshold_is_a_regression() -> No
     assert not compare(after, before, 0.05).regressions
 
 
+def test_a_row_that_is_slower_within_its_own_spread_is_no_regression() -> None:
+    before = report(result(sample(1.1e9), sample(0.9e9), sample(1e9)))
+    after = report(result(sample(0.9e9), sample(0.95e9), sample(0.85e9)))
+    (row,) = compare(before, after, 0.05).rows
+    assert row.ratio == pytest.approx(0.9) and row.spread > 0.15 and not row.is_regression
+    assert row.name == "tcp read 1 MiB x 16 x 1"
+
+
 def test_rows_of_one_side_only_are_named_and_no_regression() -> None:
     before = report(result(sample(1e9)))
     after = report(result(sample(1e9), block_bytes=4096))
@@ -91,7 +99,7 @@ def test_a_row_that_took_another_way_and_a_run_that_was_interrupted_are_told() -
     after = msgspec.structs.replace(report(over_shm), is_complete=False)
     assert compare(report(over_tcp), after, 0.05).differences == (
         "is_complete: True | False",
-        "tcp read 1 MiB x 16 x 1: tcp | shm",
+        "read 1 MiB x 16 x 1: tcp | shm",
     )
 
 
@@ -101,3 +109,13 @@ def test_a_rate_of_nothing_is_no_result(tmp_path: Path) -> None:
     file.write_bytes(msgspec.json.encode(report(nothing)))
     with pytest.raises(ConfigError, match="not what"):
         read_report(file)
+
+
+def test_a_fault_that_nobody_noticed_has_tested_nothing() -> None:
+    seen = FaultResult(
+        **{"fault": "lane", "what": "1 connection", "detected_s": 0.1, "error": "", "calls": 9},
+        **{"longest_call_s": 0.1, "used_again_s": 0.2, "resent_slices": 1},
+    )
+    unseen = msgspec.structs.replace(seen, detected_s=None, tries=10)
+    assert not msgspec.structs.replace(report(), faults=(seen,)).is_bad
+    assert msgspec.structs.replace(report(), faults=(seen, unseen)).is_bad

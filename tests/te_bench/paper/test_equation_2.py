@@ -34,8 +34,16 @@ def test_a_preset_moves_a_layer_of_every_whole_block_at_once() -> None:
 
 def test_the_verdict_is_on_the_side_of_the_need_that_was_measured() -> None:
     preset = make_preset(load_spec("llama-3.1-70b"), 8192, "a800")
-    assert "reuse pays" in verdict(preset, 6e9)
-    assert "reuse does not pay" in verdict(preset, 5.8e9)
+    assert "reuse pays" in verdict(preset, "tcp read", 6e9)
+    assert "reuse does not pay" in verdict(preset, "tcp read", 5.8e9)
+
+
+def test_the_verdict_says_what_was_judged_and_what_either_way_takes() -> None:
+    said = verdict(make_preset(load_spec("llama-3.1-70b"), 8000, "a800"), "tcp read 1 MiB", 2.6e9)
+    assert "7,936 tokens (8,000 cut to whole blocks of 256)" in said
+    assert "tcp read 1 MiB has 2.60 GB/s, and 5.89 GB/s are needed" in said
+    assert "reading 2.60 GB takes 1.000 s, recomputing on 8 x a800 (8 x 312 TFLOPS) 0.442 s" in said
+    assert "cut to" not in verdict(make_preset(load_spec("llama-3.1-70b"), 8192, "2496"), "", 1e9)
 
 
 @pytest.mark.parametrize(
