@@ -121,12 +121,12 @@ def _look_up(address: str) -> str:
     try:
         return str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
     except (OSError, UnicodeError) as error:
-        raise ConfigError(f"--master:{address}: nothing is known of {name!r}: {error}") from error
+        raise ConfigError(f"--master: {address}: nothing is known of {name!r}: {error}") from error
 
 
 def _check(host: Host, endpoint: str, wishes: Wishes, *, is_live: bool) -> tuple[CheckedPath, ...]:
     if not is_live:
-        raise ConfigError(f"--check:{endpoint}: a recorded copy reaches nobody; omit --sysroot")
+        raise ConfigError(f"--check: {endpoint}: a recorded copy reaches nobody; omit --sysroot")
     # Only this needs the native library.
     from mooncake_core.topology.check import CheckedPath, check_paths  # noqa: PLC0415
 
@@ -136,7 +136,7 @@ def _check(host: Host, endpoint: str, wishes: Wishes, *, is_live: bool) -> tuple
         name = type(error).__name__
         return (CheckedPath(local="", remote=endpoint, error=name, problem=str(error)),)
     except ValueError as error:
-        raise ConfigError(f"--check:{endpoint}: {error}") from error
+        raise ConfigError(f"--check: {endpoint}: {error}") from error
 
 
 def _show(answer: _Answer, *, as_json: bool) -> None:

@@ -37,7 +37,7 @@ class Filter(Struct, frozen=True, kw_only=True):
             for pattern in patterns:
                 if not _matches(names, pattern):
                     raise ConfigError(
-                        f"{flag}:{pattern}: no device fits; {nearest(pattern, names)}"
+                        f"{flag}: {pattern}: no device fits; {nearest(pattern, names)}"
                     )
 
 

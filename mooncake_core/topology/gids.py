@@ -71,22 +71,22 @@ def parse_overrides(host: Host, text: str, *, key: str = "--gid") -> Overrides:
     """Return what "mlx5_0=3,mlx5_1/1=1" says; empty text says nothing.
 
     Raises:
-        ConfigError: "key:device: problem"; no such device, or no GID of that index is set.
+        ConfigError: "key: device: problem"; no such device, or no GID of that index is set.
     """
     found = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, index = part.partition("=")
         if not (index.isascii() and index.isdigit() and len(index) <= 6):
-            raise ConfigError(f"{key}:{part}: not device=index, such as mlx5_0=3")
+            raise ConfigError(f"{key}: {part}: not device=index, such as mlx5_0=3")
         ports = [port for port in host.rdma if name in (port.device, port.name)]
         if not ports:
             known = [each for each in device_names(host) if host.nic(each) is None]
-            raise ConfigError(f"{key}:{name}: no such RDMA device; {nearest(name, known)}")
+            raise ConfigError(f"{key}: {name}: no such RDMA device; {nearest(name, known)}")
         for port in ports:
             known_indexes = [gid.index for gid in port.gids]
             if int(index) not in known_indexes:
                 told = ", ".join(map(str, known_indexes)) or "none"
-                raise ConfigError(f"{key}:{name}: GID {index} is not set; set are: {told}")
+                raise ConfigError(f"{key}: {name}: GID {index} is not set; set are: {told}")
         found[name] = int(index)
     return found
 

@@ -106,5 +106,5 @@ def unmet(report: Report, requirement: str) -> tuple[str, ...]:
 def _parse(requirement: str) -> tuple[str, int]:
     match = re.fullmatch(r"(rdma)?(?:(?:^|:)([1-9][0-9]{0,3}))?", requirement, re.ASCII)
     if match is None or not requirement:
-        raise ConfigError(f"--require:{requirement}: write rdma, rdma:N or N")
+        raise ConfigError(f"--require: {requirement}: write rdma, rdma:N or N")
     return "rdma" if match.group(1) else "any", int(match.group(2) or 1)

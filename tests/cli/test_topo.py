@@ -88,11 +88,11 @@ def test_a_requirement_that_is_not_met_ends_with_3_and_reasons(
 
 def test_what_does_not_exist_is_said(recorded: str, capsys: pytest.CaptureFixture[str]) -> None:
     for flag, problem in {
-        "--only=mlx_0": "--only:mlx_0: no device fits; did you mean 'mlx5_0'",
+        "--only=mlx_0": "--only: mlx_0: no device fits; did you mean 'mlx5_0'",
         "--gid=mlx5_0=9": "GID 9 is not set",
         "--use=/nowhere.json": "/nowhere.json: cannot read it",
         "--peer=there": "'there' is no address",
-        "--require=roce": "--require:roce: write rdma",
+        "--require=roce": "--require: roce: write rdma",
         "--master=0.0.0.0:7400": "names no master",
     }.items():
         assert main(["topo", recorded, flag]) == 1
@@ -141,7 +141,7 @@ def test_a_check_that_cannot_be_made_is_one_line(
     recorded: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for arguments, problem in {
-        ("--check=nonsense",): "--check:nonsense: ",
+        ("--check=nonsense",): "--check: nonsense: ",
         ("--check=127.0.0.1:1", recorded): "a recorded copy reaches nobody",
     }.items():
         assert main(["topo", *arguments]) == 1

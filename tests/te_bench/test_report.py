@@ -113,8 +113,14 @@ def test_a_rate_of_nothing_is_no_result(tmp_path: Path) -> None:
 
 def test_a_fault_that_nobody_noticed_has_tested_nothing() -> None:
     seen = FaultResult(
-        **{"fault": "lane", "what": "1 connection", "detected_s": 0.1, "error": "", "calls": 9},
-        **{"longest_call_s": 0.1, "used_again_s": 0.2, "resent_slices": 1},
+        fault="lane",
+        what="1 connection",
+        detected_s=0.1,
+        error="",
+        longest_call_s=0.1,
+        used_again_s=0.2,
+        resent_slices=1,
+        calls=9,
     )
     unseen = msgspec.structs.replace(seen, detected_s=None, tries=10)
     assert not msgspec.structs.replace(report(), faults=(seen,)).is_bad

@@ -108,10 +108,10 @@ def test_an_override_wins_even_without_an_interface_and_warns(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("mlx5_0", "--gid:mlx5_0: not device=index"),
-        ("mlx5_0=x", "--gid:mlx5_0=x: not device=index"),
-        ("mlx5_7=1", "--gid:mlx5_7: no such RDMA device; did you mean 'mlx5_0'"),
-        ("mlx5_0=9", "--gid:mlx5_0: GID 9 is not set; set are: 1"),
+        ("mlx5_0", "--gid: mlx5_0: not device=index"),
+        ("mlx5_0=x", "--gid: mlx5_0=x: not device=index"),
+        ("mlx5_7=1", "--gid: mlx5_7: no such RDMA device; did you mean 'mlx5_0'"),
+        ("mlx5_0=9", "--gid: mlx5_0: GID 9 is not set; set are: 1"),
     ],
 )
 def test_an_override_that_cannot_be_is_an_error(tmp_path: Path, text: str, problem: str) -> None:

@@ -205,7 +205,7 @@ def test_filters_name_devices_or_fit_them(tmp_path: Path) -> None:
 
 def test_a_filter_that_fits_nothing_names_the_nearest_device(tmp_path: Path) -> None:
     host = Recorded(tmp_path).port("mlx5_0").read()
-    with pytest.raises(ConfigError, match=r"--only:mlx_0: no device fits; did you mean 'mlx5_0'"):
+    with pytest.raises(ConfigError, match=r"--only: mlx_0: no device fits; did you mean 'mlx5_0'"):
         Filter(only=("mlx_0",)).check(host)
 
 
