@@ -91,8 +91,9 @@ class TransferConfig(Table, frozen=True):
     the same NUMA node are."""
     io_threads: Annotated[int, Meta(ge=1, le=64)] = 2
     """Threads that carry out submitted batches. More: more batches at once, more contention."""
-    serve_threads: Annotated[int, Meta(ge=1, le=64)] = 1
-    """Threads that move the bytes of TCP peers. More: faster with many peers, more cores taken."""
+    serve_threads: Annotated[int, Meta(ge=0, le=64)] = 0
+    """Threads that move the bytes of TCP peers; 0: one a processor, at most four. More: faster with
+    several connections at once, more cores taken."""
     slice_bytes: Annotated[int, Meta(ge=4096, le=1 << 20)] = 1 << 20
     """The most that goes over one path at once. Less: spread finer over paths, more messages."""
     timeout_s: PositiveSeconds = 10.0

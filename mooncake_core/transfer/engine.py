@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import Any
 
 from mooncake_core.config.load import checked
@@ -199,7 +200,7 @@ def _create(config: TransferConfig, choice: Choice) -> _native.Engine:
             use_shm=config.same_host == "shm",
             io_threads=config.io_threads,
             addresses=choice.addresses,
-            serve_threads=config.serve_threads,
+            serve_threads=config.serve_threads or min(4, len(os.sched_getaffinity(0))),
             slice_bytes=config.slice_bytes,
             preferred=choice.preferred,
         )
