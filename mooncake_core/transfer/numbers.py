@@ -9,9 +9,11 @@ from typing import Any
 Numbers = Any
 
 
-def wrong_types(error: TypeError, notify: object = None, **arrays: Numbers) -> TypeError:
+def wrong_types(
+    error: TypeError, batch: tuple[Numbers, Numbers, Numbers], notify: object = None
+) -> TypeError:
     """Return the error that says which argument of a batch has a wrong type, and what is right."""
-    for name, array in arrays.items():
+    for name, array in zip(("addresses", "offsets", "lengths"), batch, strict=True):
         try:
             view = memoryview(array)
         except TypeError:

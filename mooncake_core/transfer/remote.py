@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, TypeVar
 
 from mooncake_core.native import _native, native_errors
 from mooncake_core.transfer.numbers import Numbers, wrong_types
 from mooncake_core.transfer.submitted import PreparedTransfer, Priority, Transfer, is_background
+
+_T = TypeVar("_T")
 
 _READ = _native.Op.kRead
 _WRITE = _native.Op.kWrite
@@ -67,22 +70,8 @@ class RemoteSegment:
                 that is too long; nothing has moved.
             TypeError: arrays of another type.
         """
-        try:
-            with native_errors:
-                self._engine.execute(
-                    _READ,
-                    self._open(),
-                    addresses,
-                    offsets,
-                    lengths,
-                    self._timeout_s if timeout_s is None else timeout_s,
-                    is_background(priority),
-                    notify,
-                )
-        except TypeError as error:
-            raise wrong_types(
-                error, notify, addresses=addresses, offsets=offsets, lengths=lengths
-            ) from error
+        batch = addresses, offsets, lengths
+        self._call(self._engine.execute, _READ, batch, (timeout_s, priority, notify))
 
     def write(
         self,
@@ -99,22 +88,8 @@ class RemoteSegment:
         Blocks, without the GIL. Takes and raises what read() does; `is_dirty` of an error says
         whether the target may hold anything now.
         """
-        try:
-            with native_errors:
-                self._engine.execute(
-                    _WRITE,
-                    self._open(),
-                    addresses,
-                    offsets,
-                    lengths,
-                    self._timeout_s if timeout_s is None else timeout_s,
-                    is_background(priority),
-                    notify,
-                )
-        except TypeError as error:
-            raise wrong_types(
-                error, notify, addresses=addresses, offsets=offsets, lengths=lengths
-            ) from error
+        batch = addresses, offsets, lengths
+        self._call(self._engine.execute, _WRITE, batch, (timeout_s, priority, notify))
 
     def submit_read(
         self,
@@ -131,24 +106,10 @@ class RemoteSegment:
         Blocks only while very many batches are queued. Argument errors are raised here. Small
         batches to one segment that wait together are carried out together.
         """
-        try:
-            with native_errors:
-                return Transfer(
-                    self._engine.submit(
-                        _READ,
-                        self._open(),
-                        addresses,
-                        offsets,
-                        lengths,
-                        self._timeout_s if timeout_s is None else timeout_s,
-                        is_background(priority),
-                        notify,
-                    )
-                )
-        except TypeError as error:
-            raise wrong_types(
-                error, notify, addresses=addresses, offsets=offsets, lengths=lengths
-            ) from error
+        batch = addresses, offsets, lengths
+        return Transfer(
+            self._call(self._engine.submit, _READ, batch, (timeout_s, priority, notify))
+        )
 
     def submit_write(
         self,
@@ -161,24 +122,10 @@ class RemoteSegment:
         notify: bytes | None = None,
     ) -> Transfer:
         """Have an io thread write a batch; see submit_read."""
-        try:
-            with native_errors:
-                return Transfer(
-                    self._engine.submit(
-                        _WRITE,
-                        self._open(),
-                        addresses,
-                        offsets,
-                        lengths,
-                        self._timeout_s if timeout_s is None else timeout_s,
-                        is_background(priority),
-                        notify,
-                    )
-                )
-        except TypeError as error:
-            raise wrong_types(
-                error, notify, addresses=addresses, offsets=offsets, lengths=lengths
-            ) from error
+        batch = addresses, offsets, lengths
+        return Transfer(
+            self._call(self._engine.submit, _WRITE, batch, (timeout_s, priority, notify))
+        )
 
     def prepare_read(
         self, addresses: Numbers, offsets: Numbers, lengths: Numbers
@@ -204,6 +151,21 @@ class RemoteSegment:
         self._remote = None
         self._hold = None
 
+    def _call(
+        self,
+        call: Callable[..., _T],
+        op: _native.Op,
+        batch: tuple[Numbers, Numbers, Numbers],
+        how: tuple[float | None, Priority, bytes | None],
+    ) -> _T:
+        timeout_s, priority, notify = how
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        try:
+            with native_errors:
+                return call(op, self._open(), *batch, limit_s, is_background(priority), notify)
+        except TypeError as error:
+            raise wrong_types(error, batch, notify) from error
+
     def _prepare(
         self, op: _native.Op, addresses: Numbers, offsets: Numbers, lengths: Numbers
     ) -> PreparedTransfer:
@@ -211,9 +173,7 @@ class RemoteSegment:
             with native_errors:
                 prepared = self._engine.prepare(op, self._open(), addresses, offsets, lengths)
         except TypeError as error:
-            raise wrong_types(
-                error, addresses=addresses, offsets=offsets, lengths=lengths
-            ) from error
+            raise wrong_types(error, (addresses, offsets, lengths)) from error
         return PreparedTransfer(self._engine, prepared, self._timeout_s)
 
     def _open(self) -> _native.RemoteSegment:

@@ -1,4 +1,4 @@
-"""Submitted batches that are given up."""
+"""Submitted batches that are given up, and what becomes of those carried out together with them."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from mooncake_core.config.tables import TransferConfig
-from mooncake_core.errors import TransferCancelled
+from mooncake_core.errors import TransferCancelled, TransferTimeout
 from mooncake_core.transfer import RemoteSegment, Segment, Transfer, TransferEngine
 from tests.transfer.peer import Peer, numbers, wait_until
 
@@ -129,11 +129,14 @@ async def test_a_cancelled_task_goes_on_only_once_its_transfer_has_ended(
     with peer.stopped():
         transfer = write(opened)
 
+        started = asyncio.Event()
+
         async def use() -> None:
+            started.set()
             await transfer
 
         task = asyncio.create_task(use())
-        await asyncio.sleep(0.05)
+        await started.wait()
         assert not task.done()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -176,3 +179,67 @@ def test_all_that_wait_may_be_cancelled_from_other_threads(
         first.cancel()
         with pytest.raises(TransferCancelled):
             first.wait(20)
+
+
+def test_one_of_many_that_are_carried_out_together_ends_alone(
+    opened: tuple[RemoteSegment, Segment], peer: Peer
+) -> None:
+    remote, own = opened
+    with peer.stopped():
+        first = write(opened)
+        reads = [
+            remote.submit_read(numbers(own.address), numbers(0), numbers(64), timeout_s=60)
+            for _ in range(10)
+        ]
+        first.cancel()
+        wait_until(first.done)
+        assert not reads[-1].wait(0.05)
+        reads[4].cancel()
+        begun_s = time.monotonic()
+        with pytest.raises(TransferCancelled):
+            reads[4].wait(20)
+        assert time.monotonic() - begun_s < SOON_S
+        reads[7].cancel()
+        with pytest.raises(TransferCancelled):
+            reads[7].wait(SOON_S)
+    others = [read for index, read in enumerate(reads) if index not in (4, 7)]
+    assert all(read.wait(20) for read in others)
+
+
+def test_one_that_runs_out_of_time_does_not_take_its_companions_along(
+    opened: tuple[RemoteSegment, Segment], peer: Peer
+) -> None:
+    remote, own = opened
+    batch = numbers(own.address), numbers(0), numbers(64)
+    with peer.stopped():
+        first = write(opened)
+        short, long = (remote.submit_read(*batch, timeout_s=limit_s) for limit_s in (0.5, 60))
+        first.cancel()
+        with pytest.raises(TransferTimeout):
+            short.wait(20)
+        assert not long.done()
+    assert long.wait(20)
+
+
+def test_a_cancelled_write_does_not_take_its_companions_along(
+    opened: tuple[RemoteSegment, Segment], peer: Peer
+) -> None:
+    remote, own = opened
+    own.buffer[:640] = bytes(range(64)) * 10
+    with peer.stopped():
+        first = write(opened)
+        writes = [
+            remote.submit_write(
+                numbers(own.address + 64 * i), numbers(64 * i), numbers(64), timeout_s=60
+            )
+            for i in range(10)
+        ]
+        first.cancel()
+        wait_until(first.done)
+        assert not writes[-1].wait(0.05)
+        writes[4].cancel()
+        with pytest.raises(TransferCancelled):
+            writes[4].wait(20)
+    assert all(one.wait(20) for i, one in enumerate(writes) if i != 4)
+    landed = peer.call("look", remote.id, 0, 640)
+    assert landed[:256] == own.buffer[:256] and landed[320:] == own.buffer[320:640]
