@@ -27,8 +27,6 @@ constexpr double kForgottenS = 1.0;         // a path unused for so long is trie
 constexpr double kTrickle = 4;              // so many times later than expected is no answer
 constexpr double kTrialShare = 0.01;        // of its time a path spends on trials at most
 
-PathMask Bit(PathIndex path) { return PathMask{1} << path; }
-
 template <typename Visit>
 void ForEach(PathMask paths, Visit visit) {
   for (; paths != 0; paths &= paths - 1) visit(static_cast<PathIndex>(std::countr_zero(paths)));
@@ -47,7 +45,7 @@ PathIndex PathScheduler::AddPath() {
   offers_.reserve(paths_.size());
   paths_.back().backoff_s = options_.probe_s;
   paths_.back().probed_s = -kInfinity;
-  up_ |= Bit(path);
+  up_ |= MaskOf(path);
   return path;
 }
 
@@ -106,7 +104,7 @@ PathMask PathScheduler::Allowed(const Batch& batch, PathMask paths, double now) 
   if (batch.in_flight_slices == 0 && now - batch.fed_s >= kBackgroundS) return paths;
   if (waiting_foreground_ > 0) return 0;
   PathMask allowed = 0;
-  ForEach(paths, [&](PathIndex i) { allowed |= paths_[i].foreground_slices == 0 ? Bit(i) : 0; });
+  ForEach(paths, [&](PathIndex i) { allowed |= paths_[i].foreground_slices == 0 ? MaskOf(i) : 0; });
   return allowed;
 }
 
@@ -136,9 +134,9 @@ void PathScheduler::MakeOffers(PathMask paths, const Batch& batch, const Want& w
                     .rate = rate > 0 ? rate : guess,
                     .latency_s = path.meter.latency_s(),
                     .queued = path.meter.QueuedBytes(path.load(), rate, now),
-                    .is_open = (want.open & Bit(i)) != 0};
+                    .is_open = (want.open & MaskOf(i)) != 0};
     Size(offer, batch, is_only);
-    if ((want.near & Bit(i)) == 0) {
+    if ((want.near & MaskOf(i)) == 0) {
       offer.rate /= options_.far_factor;
       offer.latency_s *= options_.far_factor;
     }
@@ -184,7 +182,7 @@ PathScheduler::Slice PathScheduler::Start(BatchIndex batch, PathIndex path, uint
   Batch& owner = batches_[batch];
   Path& on = paths_[path];
   MC_CHECK(owner.is_open && bytes > 0, "batch %u", batch);
-  MC_CHECK((up_ & Bit(path)) != 0, "path %u", path);
+  MC_CHECK((up_ & MaskOf(path)) != 0, "path %u", path);
   const bool was_idle = on.report.in_flight_slices == 0;
   if (was_idle) {
     on.progress_s = now;
@@ -275,7 +273,7 @@ void PathScheduler::Moved(Path& path, double now) {
 
 PathMask PathScheduler::Stalled(double now) {
   PathMask stalled = 0;
-  ForEach(up_, [&](PathIndex i) { stalled |= StallS(paths_[i]) <= now ? Bit(i) : 0; });
+  ForEach(up_, [&](PathIndex i) { stalled |= StallS(paths_[i]) <= now ? MaskOf(i) : 0; });
   if (stalled == 0 || stalled == up_) return 0;  // when all have stalled, the peer has
   ForEach(stalled, [&](PathIndex i) { Quarantine(i, now); });
   return stalled;
@@ -288,7 +286,7 @@ void PathScheduler::Quarantine(PathIndex index, double now) {
   path.ReportMeter();
   path.report.state = PathState::kQuarantined;
   ++path.report.quarantines;
-  up_ &= ~Bit(index);
+  up_ &= ~MaskOf(index);
   path.probe_due_s = now + path.backoff_s;
   path.backoff_s = std::min(2 * path.backoff_s, options_.probe_max_s);
   path.is_trusted = false;
@@ -305,7 +303,7 @@ PathMask PathScheduler::ToProbe(double now) {
     Path& path = paths_[i];
     if (path.report.state != PathState::kQuarantined || ProbeDueS(path) > now) continue;
     path.report.state = PathState::kProbing;
-    due |= Bit(i);
+    due |= MaskOf(i);
   }
   return due;
 }
@@ -316,7 +314,7 @@ void PathScheduler::Probed(PathIndex index, bool is_good, double now) {
   path.probed_s = now;
   if (is_good) {
     path.report.state = PathState::kUp;
-    up_ |= Bit(index);
+    up_ |= MaskOf(index);
     return;
   }
   ++path.report.failures;
@@ -348,7 +346,7 @@ void PathScheduler::Check() const {
     const Path& path = paths_[i];
     const PathReport& report = path.report;
     in_paths += report.in_flight_slices;
-    MC_CHECK((report.state == PathState::kUp) == ((up_ & Bit(i)) != 0), "path %zu", i);
+    MC_CHECK((report.state == PathState::kUp) == ((up_ & MaskOf(i)) != 0), "path %zu", i);
     MC_CHECK((report.in_flight_slices == 0) == (report.in_flight_bytes == 0), "path %zu", i);
     MC_CHECK(path.foreground_slices <= report.in_flight_slices, "path %zu", i);
     MC_CHECK(std::isfinite(report.rate_bytes_per_s) && report.rate_bytes_per_s >= 0, "path %zu", i);

@@ -40,6 +40,10 @@ using BatchIndex = uint32_t;
 inline constexpr PathIndex kMaxPaths = 64;
 inline constexpr PathMask kAllPaths = ~PathMask{0};
 
+constexpr PathMask MaskOf(PathIndex path) { return PathMask{1} << path; }
+// REQUIRES: 1 <= count <= kMaxPaths.
+constexpr PathMask MaskOfFirst(size_t count) { return kAllPaths >> (kMaxPaths - count); }
+
 struct SchedulerOptions {
   uint64_t slice_bytes = 1u << 20;  // the largest slice
   double stall_s = 0.3;             // work in flight, and no byte or far too few for so long

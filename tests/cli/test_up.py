@@ -18,24 +18,10 @@ import pytest
 
 from mooncake_cli.http import get_json
 from mooncake_core.errors import MooncakeError
+from tests.cluster.daemons import TINY
 
 pytestmark = pytest.mark.cluster
 
-TINY = {
-    "model_type": "llama",
-    "architectures": ["LlamaForCausalLM"],
-    "vocab_size": 320,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 2048,
-    "rms_norm_eps": 1e-5,
-    "rope_theta": 10000.0,
-    "tie_word_embeddings": True,
-    "torch_dtype": "float32",
-}
 SMALL = (
     "--stores=1",
     "--prefills=1",

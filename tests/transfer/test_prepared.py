@@ -99,7 +99,9 @@ def test_after_rotating_it_is_fenced(engine: TransferEngine, peer: Peer) -> None
 
 
 def test_threads_run_the_same_one_at_once(engine: TransferEngine, peer: Peer) -> None:
-    remote = engine.open_segment(peer.call("endpoint"), peer.call("create", 4096))
+    segment_id, content = peer.call("create", 4096), bytes(range(256)) * 16
+    peer.call("fill", segment_id, content)
+    remote = engine.open_segment(peer.call("endpoint"), segment_id)
     own = engine.create_segment(4096)
     prepared = remote.prepare_read(numbers(own.address), numbers(0), numbers(4096))
 
@@ -114,3 +116,4 @@ def test_threads_run_the_same_one_at_once(engine: TransferEngine, peer: Peer) ->
         thread.start()
     for thread in threads:
         thread.join()
+    assert bytes(own.buffer) == content

@@ -40,12 +40,22 @@ bool Leads(const Route& route, const Address& local, const Address& remote) {
   return is_remote && (route.local.empty() || route.local == local.host);
 }
 
+// The routes from one of these hosts; all when there is none.
+PathMask RoutesFrom(const std::vector<std::string>& hosts, const std::vector<Route>& routes) {
+  PathMask found = 0;
+  for (PathIndex path = 0; path < routes.size(); ++path) {
+    const bool is_one = std::find(hosts.begin(), hosts.end(), routes[path].local) != hosts.end();
+    if (is_one) found |= MaskOf(path);
+  }
+  return found == 0 ? kAllPaths : found;
+}
+
 }  // namespace
 
 TcpTransport::TcpTransport(Target target, std::unique_ptr<TcpLane> first)
     : endpoint_(std::move(target.endpoint)),
-      near_(std::move(target.near)),
       paths_(target.routes, target.hello, {.slice_bytes = target.slice_bytes}) {
+  for (const auto& hosts : target.near) near_.push_back(RoutesFrom(hosts, target.routes));
   const auto local = LocalAddress(first->socket());
   const auto remote = PeerAddress(first->socket());
   for (PathIndex path = 0; local.ok() && remote.ok() && path < paths_.count(); ++path) {
@@ -102,7 +112,7 @@ Result<OpenReply> TcpTransport::AskOverAll(const Question& question, Patience pa
   Status last;
   for (PathIndex at = 0; at < 4 * paths_.count(); ++at) {
     const PathIndex path = at / 2 % paths_.count();
-    const bool is_up = (up >> path & 1) != 0;
+    const bool is_up = (up & MaskOf(path)) != 0;
     const bool is_first_round = at < 2 * paths_.count();
     if (is_up != is_first_round) continue;
     auto answer = AskOver(path, question, patience);
@@ -146,14 +156,8 @@ Status TcpTransport::Execute(Op op, uint64_t segment_id, std::span<const Piece> 
 
 // The paths from addresses near that location; all when there is none.
 PathMask TcpTransport::Near(int location) const {
-  if (location < 0 || static_cast<size_t>(location) >= near_.size()) return kAllPaths;
-  const std::vector<std::string>& hosts = near_[static_cast<size_t>(location)];
-  PathMask near = 0;
-  for (PathIndex path = 0; path < paths_.count(); ++path) {
-    const std::string& local = paths_.route(path).local;
-    if (std::find(hosts.begin(), hosts.end(), local) != hosts.end()) near |= PathMask{1} << path;
-  }
-  return near == 0 ? kAllPaths : near;
+  const bool is_known = location >= 0 && static_cast<size_t>(location) < near_.size();
+  return is_known ? near_[static_cast<size_t>(location)] : kAllPaths;
 }
 
 // With the peer's name, where the status does not speak of a decision of this side.

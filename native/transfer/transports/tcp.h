@@ -58,7 +58,7 @@ class TcpTransport : public Transport, public std::enable_shared_from_this<TcpTr
   Status Named(const Status& status) const;
 
   const std::string endpoint_;
-  const std::vector<std::vector<std::string>> near_;
+  std::vector<PathMask> near_;  // by location of local memory; not changed once it is made
   TcpPaths paths_;
   std::optional<TcpProber> prober_;  // where there is more than one path
 };

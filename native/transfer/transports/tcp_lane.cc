@@ -82,6 +82,10 @@ Status TcpLane::Notify(const NumberedNote& note, Patience patience) {
   return Call(Message::kNotify, Encode(note), Message::kNotifyReply, patience).status();
 }
 
+Result<Bytes> TcpLane::Echo(std::span<const uint8_t> bytes, Patience patience) {
+  return Call(Message::kEcho, bytes, Message::kEchoReply, patience, kEchoBytes);
+}
+
 Status TcpLane::CloseLane(uint64_t lane_id, Patience patience) {
   return Call(Message::kCloseLane, EncodeNumber(lane_id), Message::kLaneClosed, patience).status();
 }
@@ -93,9 +97,9 @@ bool TcpLane::IsQuiet() const {
 
 void TcpLane::Interrupt() const { shutdown(socket_.get(), SHUT_RDWR); }
 
-// One question and its answer.
+// One question and its answer, whose body is at most `longest`.
 Result<Bytes> TcpLane::Call(Message type, std::span<const uint8_t> body, Message expected,
-                            Patience patience) {
+                            Patience patience, uint32_t longest) {
   const uint64_t request_id = NextRequestId();
   const Bytes question = Frame(type, request_id, body);
   MC_RETURN_IF_ERROR(SendAll(socket_, question.data(), question.size(), patience));
@@ -103,7 +107,7 @@ Result<Bytes> TcpLane::Call(Message type, std::span<const uint8_t> body, Message
   MC_RETURN_IF_ERROR(RecvAll(socket_, bytes.data(), bytes.size(), patience));
   auto header = DecodeFrameHeader(bytes);
   if (!header.ok()) return header.status();
-  if (header.value().body_bytes > kControlBytes || header.value().request_id != request_id) {
+  if (header.value().body_bytes > longest || header.value().request_id != request_id) {
     return Status(Code::kWire, "an answer that fits no question");
   }
   Bytes answer(header.value().body_bytes);

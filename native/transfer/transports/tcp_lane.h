@@ -51,6 +51,8 @@ class TcpLane {
   Result<OpenReply> Open(const SegmentRef& ref, Patience patience);
   // kNotNotified leaves the lane usable.
   Status Notify(const NumberedNote& note, Patience patience);
+  // What came back; at most kEchoBytes.
+  Result<Bytes> Echo(std::span<const uint8_t> bytes, Patience patience);
   // Ok: another lane of this engine moves no byte at the peer any more, whatever it was sent.
   Status CloseLane(uint64_t lane_id, Patience patience);
 
@@ -62,7 +64,7 @@ class TcpLane {
  private:
   explicit TcpLane(Fd socket);
   Result<Bytes> Call(Message type, std::span<const uint8_t> body, Message expected,
-                     Patience patience);
+                     Patience patience, uint32_t longest = kControlBytes);
 
   Fd socket_;
   const uint64_t id_;

@@ -166,7 +166,7 @@ Status TcpPaths::end() const {
 }
 
 bool TcpPaths::WaitForWork() {
-  const PathMask all = kAllPaths >> (kMaxPaths - count());
+  const PathMask all = MaskOfFirst(count());
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return !end_.ok() || scheduler_.up() != all; });
   return end_.ok();

@@ -30,7 +30,7 @@ Status Finish(TcpPaths& paths, Begun begun, Patience patience) {
 void Probe(TcpPaths& paths, PathMask due, Patience patience) {
   std::vector<Begun> all;
   for (PathIndex path = 0; path < paths.count(); ++path) {
-    if ((due >> path & 1) != 0) all.push_back({path, paths.TakeNew(path)});
+    if ((due & MaskOf(path)) != 0) all.push_back({path, paths.TakeNew(path)});
   }
   for (Begun& begun : all) {
     const PathIndex path = begun.path;

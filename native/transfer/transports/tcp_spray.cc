@@ -19,15 +19,13 @@ constexpr double kHopelessSeconds = 1;  // of lanes that die before they have br
 constexpr int kBusyTurns = 8;           // between looks at sockets that are not busy
 constexpr int kWaitMillis = 10;         // where more than sockets has to be watched
 
-PathMask Bit(PathIndex path) { return PathMask{1} << path; }
-
 }  // namespace
 
 TcpSpray::TcpSpray(TcpPaths& paths, const Batch& batch, const BatchOptions& options)
     : paths_(paths),
       batch_(batch),
       options_(options),
-      all_(kAllPaths >> (kMaxPaths - paths.count())),
+      all_(MaskOfFirst(paths.count())),
       booking_(paths.Schedule([&](PathScheduler& scheduler) {
         return scheduler.Begin(options.priority, MonotonicSeconds());
       })),
@@ -89,7 +87,7 @@ Status TcpSpray::Assign() {
 std::optional<TcpSpray::Request> TcpSpray::Book() {
   PathMask open = all_;
   for (PathIndex path = 0; path < streams_.size(); ++path) {
-    if (streams_[path] != nullptr && !streams_[path]->has_room()) open &= ~Bit(path);
+    if (streams_[path] != nullptr && !streams_[path]->has_room()) open &= ~MaskOf(path);
   }
   const double now = MonotonicSeconds();
   return paths_.Schedule([&](PathScheduler& scheduler) -> std::optional<Request> {
@@ -135,7 +133,7 @@ std::optional<PathIndex> TcpSpray::FencePath() {
   return paths_.Schedule([&](const PathScheduler& scheduler) {
     std::optional<PathIndex> best;
     for (PathIndex path = 0; path < streams_.size(); ++path) {
-      if ((scheduler.up() & Bit(path)) == 0) continue;
+      if ((scheduler.up() & MaskOf(path)) == 0) continue;
       const double rate = scheduler.report(path).rate_bytes_per_s;
       if (!best || rate > scheduler.report(*best).rate_bytes_per_s) best = path;
     }
@@ -212,10 +210,10 @@ Status TcpSpray::OnBroken(PathIndex path, const Status& why) {
   MC_RETURN_IF_ERROR(paths_.end());
   if (is_greeted && why.code() != Code::kPeerUnreachable) return named;
   // A path that had worked is tried once more at once.
-  if (!is_greeted || (died_ & Bit(path)) != 0) {
+  if (!is_greeted || (died_ & MaskOf(path)) != 0) {
     paths_.Schedule([&](PathScheduler& scheduler) { scheduler.Failed(path, MonotonicSeconds()); });
   }
-  died_ |= Bit(path);
+  died_ |= MaskOf(path);
   Drop(path, named);
   const double now = MonotonicSeconds();
   if (deaths_++ == 0) died_s_ = now;
@@ -263,7 +261,7 @@ void TcpSpray::MoveStalled() {
   looked_s_ = now;
   const PathMask late = LatePaths(now);
   for (PathIndex path = 0; path < streams_.size(); ++path) {
-    if ((late & Bit(path)) == 0) continue;
+    if ((late & MaskOf(path)) == 0) continue;
     Drop(path, Status(Code::kTimeout, paths_.route(path).ToString() + ": moves no bytes"));
   }
 }
@@ -271,22 +269,22 @@ void TcpSpray::MoveStalled() {
 PathMask TcpSpray::LatePaths(double now) {
   PathMask moving = 0;
   for (PathIndex path = 0; path < streams_.size(); ++path) {
-    if (streams_[path] != nullptr && streams_[path]->HasProgressed()) moving |= Bit(path);
+    if (streams_[path] != nullptr && streams_[path]->HasProgressed()) moving |= MaskOf(path);
   }
   return paths_.Schedule([&](PathScheduler& scheduler) {
     for (PathIndex path = 0; path < streams_.size(); ++path) {
-      if ((moving & Bit(path)) != 0) scheduler.Progress(path, now);
+      if ((moving & MaskOf(path)) != 0) scheduler.Progress(path, now);
     }
     PathMask late = scheduler.Stalled(now);
     for (const Fence& fence : fences_) {
       if (!fence.asked_on || now - fence.asked_s < kFenceSeconds) continue;
-      if ((scheduler.up() & ~Bit(*fence.asked_on)) == 0) continue;
+      if ((scheduler.up() & ~MaskOf(*fence.asked_on)) == 0) continue;
       scheduler.Failed(*fence.asked_on, now);
-      late |= Bit(*fence.asked_on);
+      late |= MaskOf(*fence.asked_on);
     }
     for (PathIndex path = 0; path < streams_.size(); ++path) {
       const Request* oldest = streams_[path] == nullptr ? nullptr : streams_[path]->oldest_slice();
-      if (oldest != nullptr && scheduler.MustMove(oldest->booking)) late |= Bit(path);
+      if (oldest != nullptr && scheduler.MustMove(oldest->booking)) late |= MaskOf(path);
     }
     return late;
   });
