@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 NATIVE := CMakeLists.txt $(shell find native -type f 2>/dev/null)
 ARGS ?=
+SECONDS ?= 600
+SEED ?=
 
 .PHONY: help up test unit cluster check format native native-check bench soak clean
 
@@ -52,9 +54,10 @@ native-check: $(VENV)/.test  ## The native tests under ASan with UBSan, then und
 bench: $(VENV)/.serve $(VENV)/.test  ## The prefix reuse table (takes minutes; nothing else should run)
 	$(BIN)/python benchmarks/prefix_reuse.py $(ARGS)
 
-soak: $(VENV)/.core  ## The transfer engine for ten minutes, with connections cut at random
-	@$(BIN)/mooncake te-bench --loopback --transport tcp --soak 600 \
+soak: $(VENV)/.core  ## The transfer engine, then the store under fire, for SECONDS (600) each
+	@$(BIN)/mooncake te-bench --loopback --transport tcp --soak $(SECONDS) \
 	  --transfer-addresses 127.0.0.2,127.0.0.3 $(ARGS)
+	@$(BIN)/python -m tests.store.fire --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 clean:  ## Remove what the other commands made
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis

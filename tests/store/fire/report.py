@@ -1,0 +1,70 @@
+"""What came of a fire. Not for several threads at once; its owner locks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+LEAST_HIT_RATE = 0.95
+_LEAST_READS = 100  # that make a window
+
+
+@dataclass
+class Report:
+    """Counts, and the windows in which the hit rate is looked at."""
+
+    seed: int
+    seconds: float
+    window_s: float
+    counts: Counter[str] = field(default_factory=Counter)
+    misses: Counter[str] = field(default_factory=Counter)
+    """By cause."""
+    wrong: list[str] = field(default_factory=list)
+    """What must never be."""
+    windows: dict[int, list[int]] = field(default_factory=dict)
+    """Number of the window: reads that a store without faults answers, and those that were."""
+
+    def add_read(self, at_s, *, must_hit, is_hit):
+        """Count a read that began `at_s` seconds after the start."""
+        self.counts["reads"] += 1
+        self.counts["hits"] += is_hit
+        if must_hit:
+            window = self.windows.setdefault(int(at_s / self.window_s), [0, 0])
+            window[0] += 1
+            window[1] += is_hit
+
+    def hit_rates(self):
+        """Return the hit rate of each window; those with few reads are joined to the next."""
+        rates, due, hits = [], 0, 0
+        for number in sorted(self.windows):
+            due, hits = due + self.windows[number][0], hits + self.windows[number][1]
+            if due >= _LEAST_READS:
+                rates.append(hits / due)
+                due = hits = 0
+        return rates
+
+    def problems(self):
+        """Return what is wrong with it; a run that shows little is wrong too."""
+        least_reads, rates = 20 * self.seconds, self.hit_rates()
+        problems = list(self.wrong)
+        if self.counts["hits"] < least_reads:
+            problems.append(f"{self.counts['hits']} hits; at least {least_reads} show something")
+        if not rates or min(rates) < LEAST_HIT_RATE:
+            problems.append(f"hit rates of {rates}; at least {LEAST_HIT_RATE} are due")
+        return problems
+
+    def summary(self):
+        """Return all of it for JSON."""
+        rates = self.hit_rates()
+        due, hits = (sum(window[at] for window in self.windows.values()) for at in (0, 1))
+        return {
+            "seed": self.seed,
+            "seconds": self.seconds,
+            **dict(sorted(self.counts.items())),
+            "misses": dict(self.misses),
+            "reads_that_must_hit": due,
+            "hit_rate": hits / due if due else None,
+            "hit_rate_windows": len(rates),
+            "hit_rate_min": min(rates, default=None),
+            "wrong": self.wrong,
+        }
