@@ -6,6 +6,12 @@ from typing import Literal
 
 from msgspec import Struct, msgpack
 
+_STATES: tuple[Literal["online", "suspected", "draining"], ...] = (
+    "online",
+    "suspected",
+    "draining",
+)
+
 
 class SpaceStats(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Bytes over all nodes; the order is the wire's."""
@@ -28,11 +34,16 @@ class NodeStats(Struct, frozen=True, kw_only=True):
     """Hex id of its segment; new when it has taken new memory."""
     endpoint: str
     host_id: str
+    name: str
+    """What people call it: preferred nodes, drains and copies name it so."""
+    domain: str
+    """No two copies of an object are in one."""
     capacity_bytes: int
     used_bytes: int
     quarantined_bytes: int
-    state: Literal["online", "suspected"]
-    """suspected: silent; not used until it is heard again, lost after a while."""
+    state: Literal["online", "suspected", "draining"]
+    """suspected: silent; not used until it is heard again, lost after a while.
+    draining: it takes nothing new, and what it holds is moved away."""
 
 
 class ClusterStats(Struct, frozen=True, kw_only=True):
@@ -72,6 +83,8 @@ class _Node(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     id: int
     endpoint: bytes
     host_id: bytes
+    name: bytes
+    domain: bytes
     capacity_bytes: int
     used_bytes: int
     quarantined_bytes: int
@@ -123,8 +136,10 @@ def _node(raw: _Node) -> NodeStats:
         id=f"{raw.id:016x}",
         endpoint=raw.endpoint.decode(errors="replace"),
         host_id=raw.host_id.decode(errors="replace"),
+        name=raw.name.decode(errors="replace"),
+        domain=raw.domain.decode(errors="replace"),
         capacity_bytes=raw.capacity_bytes,
         used_bytes=raw.used_bytes,
         quarantined_bytes=raw.quarantined_bytes,
-        state="online" if raw.state == 0 else "suspected",
+        state=_STATES[raw.state],
     )

@@ -22,6 +22,37 @@ Status NoSpace(const Space& space, const PutStart::Item& item) {
               std::to_string(space.largest_free_extent)};
 }
 
+Status WhyNot(PutOutcome outcome, const Space& space, const PutStart::Item& item,
+              const PutOptions& options) {
+  if (outcome == PutOutcome::kExists || outcome == PutOutcome::kBusy) return Status::Ok();
+  if (outcome == PutOutcome::kOutOfSpace) return NoSpace(space, item);
+  return {Code::kInvalidArgument, "the master refuses a key of " + std::to_string(item.key.size()) +
+                                      " bytes (at most 65536) with " +
+                                      std::to_string(item.size_bytes) + " bytes and " +
+                                      std::to_string(options.replicas) + " copies (1 to 16) in " +
+                                      std::to_string(ChunkCount(item.size_bytes, item.part_bytes)) +
+                                      " chunks (at most 1048576)"};
+}
+
+// `count` extents from placement number `first` on.
+Result<std::vector<ExtentAddress>> ExtentsOf(std::span<const NodeAddress> nodes,
+                                             std::span<const Placement> placements, size_t first,
+                                             size_t count) {
+  std::vector<ExtentAddress> extents;
+  for (size_t at = first; at < first + count; ++at) {
+    if (at >= placements.size() || placements[at].node >= nodes.size()) {
+      return Status(Code::kWire, "the master placed an object nowhere");
+    }
+    const NodeAddress& node = nodes[placements[at].node];
+    extents.push_back({node.node, node.endpoint, placements[at].offset});
+  }
+  return extents;
+}
+
+std::vector<std::string_view> Views(std::span<const std::string> keys) {
+  return {keys.begin(), keys.end()};
+}
+
 }  // namespace
 
 Client::Client(std::shared_ptr<Engine> engine, const Options& options)
@@ -63,17 +94,21 @@ Result<std::vector<Client::Started>> Client::StartPuts(std::span<const PutItem> 
   PutStart question;
   for (const PutItem& item : items) {
     const uint32_t replicas = item.replicas != 0 ? item.replicas : options_.replicas;
-    question.items.push_back(
-        {context_->session.NextPutId(), item.key, item.size_bytes, item.part_bytes, replicas});
+    if (question.options.empty() || question.options.back().replicas != replicas) {
+      question.options.push_back({.replicas = replicas});
+    }
+    question.items.push_back({.put_id = context_->session.NextPutId(),
+                              .key = item.key,
+                              .size_bytes = item.size_bytes,
+                              .part_bytes = item.part_bytes,
+                              .options = static_cast<uint32_t>(question.options.size() - 1)});
   }
   Session::Identity identity;
   auto reply = AskToPut(question, identity);
   if (!reply.ok()) return reply.status();
-  std::vector<Started> started;
-  for (size_t at = 0; at < items.size(); ++at) {
-    started.push_back(
-        Interpret(reply.value(), reply.value().items[at], question.items[at], identity));
-  }
+  auto granted = Interpret(question, reply.value(), identity);
+  if (!granted.ok()) return granted.status();
+  std::vector<Started> started = std::move(granted).value();
   for (Started& put : started) {
     if (put.writer == nullptr) continue;
     put.status = put.writer->WriteHeaders();
@@ -82,28 +117,27 @@ Result<std::vector<Client::Started>> Client::StartPuts(std::span<const PutItem> 
   return started;
 }
 
-Client::Started Client::Interpret(const PutStartReply& reply, const PutStartReply::Item& grant,
-                                  const PutStart::Item& item,
-                                  const Session::Identity& identity) const {
-  switch (grant.outcome) {
-    case PutOutcome::kStarted:
-      return {std::make_unique<Writer>(context_, identity, item, grant), Status::Ok()};
-    case PutOutcome::kExists:
-    case PutOutcome::kBusy:
-      return {nullptr, Status::Ok()};
-    case PutOutcome::kOutOfSpace:
-      return {nullptr, NoSpace(reply.space, item)};
-    case PutOutcome::kAborted:
-    case PutOutcome::kInvalid:
-      break;
+Result<std::vector<Client::Started>> Client::Interpret(const PutStart& question,
+                                                       const PutStartReply& reply,
+                                                       const Session::Identity& identity) const {
+  std::vector<Started> started;
+  size_t placement = 0;
+  for (size_t at = 0; at < question.items.size(); ++at) {
+    const PutStart::Item& item = question.items[at];
+    const PutStartReply::Item& grant = reply.items[at];
+    if (grant.outcome == PutOutcome::kStarted) {
+      auto copies = ExtentsOf(reply.nodes, reply.placements, placement, grant.copies);
+      if (!copies.ok()) return copies.status();
+      placement += grant.copies;
+      started.push_back({std::make_unique<Writer>(context_, identity, item, grant.generation,
+                                                  std::move(copies).value()),
+                         Status::Ok()});
+    } else {
+      started.push_back(
+          {nullptr, WhyNot(grant.outcome, reply.space, item, question.options[item.options])});
+    }
   }
-  return {nullptr,
-          {Code::kInvalidArgument,
-           "the master refuses a key of " + std::to_string(item.key.size()) +
-               " bytes (at most 65536) with " + std::to_string(item.size_bytes) + " bytes and " +
-               std::to_string(item.replicas) + " copies (1 to 16) in " +
-               std::to_string(ChunkCount(item.size_bytes, item.part_bytes)) +
-               " chunks (at most 1048576)"}};
+  return started;
 }
 
 Result<std::vector<bool>> Client::Put(std::span<const PutItem> items,
@@ -137,11 +171,8 @@ Status Client::EndPuts(std::vector<Started>& puts) {
   std::vector<Started*> ending;
   for (Started& put : puts) {
     if (put.writer == nullptr || !put.status.ok()) continue;
-    PutEnd::Item item;
-    put.status = put.writer->PrepareEnd(item);
-    if (!put.status.ok()) continue;
-    question.items.push_back(std::move(item));
-    ending.push_back(&put);
+    put.status = put.writer->PrepareEnd(question);
+    if (put.status.ok()) ending.push_back(&put);
   }
   if (ending.empty()) return Status::Ok();
   Session& session = context_->session;
@@ -167,7 +198,7 @@ Result<std::shared_ptr<Reader>> Client::Open(std::vector<std::string> keys, bool
   for (int tries = 0; tries < kHellos; ++tries) {
     auto identity = session.Current();
     if (!identity.ok()) return identity.status();
-    const Lookup question{identity.value().id, stop_at_miss, keys};
+    const Lookup question{identity.value().id, stop_at_miss, false, {}, Views(keys)};
     const double asked_s = MonotonicSeconds();
     auto reply =
         session.master().Call<LookupReply>(MessageType::kLookup, question, session.CallDeadline());
@@ -176,30 +207,48 @@ Result<std::shared_ptr<Reader>> Client::Open(std::vector<std::string> keys, bool
       session.Forget(identity.value().id);
       continue;
     }
-    auto& items = reply.value().items;
-    for (const auto& item : items) {
-      const bool fits =
-          !item.found || item.checksums.size() == ChunkCount(item.size_bytes, item.part_bytes);
-      if (!fits || items.size() != keys.size()) {
-        return Status(Code::kWire, "the master described an object that cannot be");
-      }
-    }
+    auto items = ItemsOf(reply.value(), keys.size());
+    if (!items.ok()) return items.status();
     if (stop_at_miss) {
-      const auto end = std::find_if(items.begin(), items.end(),
-                                    [](const LookupReply::Item& item) { return !item.found; });
-      items.erase(end, items.end());
+      const auto end = std::ranges::find(items.value(), false, &Reader::Item::found);
+      items.value().erase(end, items.value().end());
     }
     return std::make_shared<Reader>(context_, identity.value(), reply.value().lease, asked_s,
-                                    std::move(keys), std::move(items));
+                                    std::move(keys), std::move(items).value());
   }
   return Status(Code::kUnavailable, "the master does not keep this process's session");
+}
+
+Result<std::vector<Reader::Item>> Client::ItemsOf(LookupReply& reply, size_t count) const {
+  const Status impossible(Code::kWire, "the master described an object that cannot be");
+  if (reply.items.size() != count) return impossible;
+  std::vector<Reader::Item> items;
+  size_t placement = 0, checksum = 0;
+  for (const LookupReply::Item& item : reply.items) {
+    Reader::Item& known = items.emplace_back();
+    if (!item.found) continue;
+    auto copies = ExtentsOf(reply.nodes, reply.placements, placement, item.copies);
+    if (!copies.ok()) return copies.status();
+    const uint64_t chunks = ChunkCount(item.size_bytes, item.part_bytes);
+    if (reply.checksums.size() - checksum < chunks) return impossible;
+    const auto first = reply.checksums.begin() + checksum;
+    known = {true,
+             item.size_bytes,
+             item.part_bytes,
+             item.generation,
+             std::move(copies).value(),
+             {first, first + chunks}};
+    placement += item.copies;
+    checksum += chunks;
+  }
+  return items;
 }
 
 Result<std::vector<bool>> Client::Exists(std::vector<std::string> keys) {
   MC_RETURN_IF_ERROR(CheckBatch(keys.size()));
   Session& session = context_->session;
-  auto reply = session.master().Call<Flags>(MessageType::kExists, Keys{std::move(keys)},
-                                            session.CallDeadline());
+  auto reply =
+      session.master().Call<Flags>(MessageType::kExists, Keys{Views(keys)}, session.CallDeadline());
   if (!reply.ok()) return reply.status();
   return std::move(reply.value().flags);
 }
@@ -207,7 +256,7 @@ Result<std::vector<bool>> Client::Exists(std::vector<std::string> keys) {
 Result<uint64_t> Client::MatchPrefix(std::vector<std::string> keys) {
   MC_RETURN_IF_ERROR(CheckBatch(keys.size()));
   Session& session = context_->session;
-  auto reply = session.master().Call<One>(MessageType::kMatchPrefix, Keys{std::move(keys)},
+  auto reply = session.master().Call<One>(MessageType::kMatchPrefix, Keys{Views(keys)},
                                           session.CallDeadline());
   if (!reply.ok()) return reply.status();
   return reply.value().value;
@@ -216,8 +265,8 @@ Result<uint64_t> Client::MatchPrefix(std::vector<std::string> keys) {
 Result<std::vector<bool>> Client::Remove(std::vector<std::string> keys) {
   MC_RETURN_IF_ERROR(CheckBatch(keys.size()));
   Session& session = context_->session;
-  auto reply = session.master().Call<Flags>(MessageType::kRemove, Keys{std::move(keys)},
-                                            session.CallDeadline());
+  auto reply =
+      session.master().Call<Flags>(MessageType::kRemove, Keys{Views(keys)}, session.CallDeadline());
   if (!reply.ok()) return reply.status();
   return std::move(reply.value().flags);
 }

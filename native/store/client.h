@@ -59,9 +59,10 @@ class Client {
 
  private:
   Result<PutStartReply> AskToPut(PutStart& question, Session::Identity& identity);
-  Started Interpret(const PutStartReply& reply, const PutStartReply::Item& grant,
-                    const PutStart::Item& item, const Session::Identity& identity) const;
+  Result<std::vector<Started>> Interpret(const PutStart& question, const PutStartReply& reply,
+                                         const Session::Identity& identity) const;
   Status EndPuts(std::vector<Started>& puts);
+  Result<std::vector<Reader::Item>> ItemsOf(LookupReply& reply, size_t count) const;
   void DropStaleSegments();
 
   const std::shared_ptr<Context> context_;

@@ -1,5 +1,5 @@
 // How store messages look on the wire: msgpack, every struct a fixed array of its fields in the
-// order of `Fields`, seconds as whole microseconds, keys and checksums as bin.
+// order of `Fields`, seconds as whole microseconds, keys, checksums and placements as bin.
 //
 // Thread safety: pure.
 #pragma once
@@ -36,7 +36,13 @@ enum class MessageType : uint8_t {
   kNodeHeartbeat = 14,
   kNodeGoodbye = 15,
   kStats = 16,
+  kDescribe = 17,
+  kList = 18,
+  kSetPin = 19,
+  kTaskCreate = 20,
+  kTaskQuery = 21,
 };
+inline constexpr size_t kMaxItems = 65'536;  // of any list in a body
 inline constexpr uint8_t kAnswer = 0x80;
 inline constexpr uint8_t kError = 0xff;
 
@@ -45,14 +51,15 @@ struct One {
   uint64_t value = 0;  // a session, a node, or a count
 };
 struct Keys {
-  std::vector<std::string> keys;
+  std::vector<std::string_view> keys;
 };
 struct Flags {
   std::vector<bool> flags;
 };
 struct CorruptReport {
-  std::string key;
+  std::string_view key;
   uint64_t generation = 0;
+  NodeId node = 0;  // whose bytes are wrong; 0: every copy's
 };
 struct ErrorBody {
   uint32_t code = 0;
@@ -75,19 +82,19 @@ auto Fields(A& a, Flags& m) {
 }
 template <typename A>
 auto Fields(A& a, CorruptReport& m) {
-  return a(m.key, m.generation);
+  return a(m.key, m.generation, m.node);
 }
 template <typename A>
 auto Fields(A& a, ErrorBody& m) {
   return a(m.code, m.message);
 }
 template <typename A>
-auto Fields(A& a, Placement& m) {
-  return a(m.node, m.endpoint, m.offset);
+auto Fields(A& a, NodeAddress& m) {
+  return a(m.node, m.endpoint);
 }
 template <typename A>
 auto Fields(A& a, Hello& m) {
-  return a(m.previous, m.peer_id);
+  return a(m.previous, m.peer_id, m.host_id);
 }
 template <typename A>
 auto Fields(A& a, HelloReply& m) {
@@ -102,16 +109,21 @@ auto Fields(A& a, HeartbeatReply& m) {
   return a(m.is_known, m.epoch, m.ended);
 }
 template <typename A>
+auto Fields(A& a, PutOptions& m) {
+  return a(m.replicas, m.is_strict, m.is_upsert, m.pin, m.soft_pin_s, m.has_checksums, m.preferred);
+}
+template <typename A>
 auto Fields(A& a, PutStart::Item& m) {
-  return a(m.put_id, m.key, m.size_bytes, m.part_bytes, m.replicas);
+  return a(m.put_id, m.key, m.size_bytes, m.part_bytes, m.options, m.parent, m.depth, m.group,
+           m.group_size);
 }
 template <typename A>
 auto Fields(A& a, PutStart& m) {
-  return a(m.session, m.items);
+  return a(m.session, m.options, m.items);
 }
 template <typename A>
 auto Fields(A& a, PutStartReply::Item& m) {
-  return a(m.outcome, m.generation, m.placements);
+  return a(m.outcome, m.generation, m.stripe_bytes, m.copies);
 }
 template <typename A>
 auto Fields(A& a, Space& m) {
@@ -119,15 +131,15 @@ auto Fields(A& a, Space& m) {
 }
 template <typename A>
 auto Fields(A& a, PutStartReply& m) {
-  return a(m.is_known, m.peer_id, m.items, m.space);
+  return a(m.is_known, m.peer_id, m.items, m.nodes, m.placements, m.space);
 }
 template <typename A>
 auto Fields(A& a, PutEnd::Item& m) {
-  return a(m.put_id, m.key, m.generation, m.checksums, m.dropped, m.dirty);
+  return a(m.put_id, m.key, m.generation, m.lost, m.dirty);
 }
 template <typename A>
 auto Fields(A& a, PutEnd& m) {
-  return a(m.session, m.items);
+  return a(m.session, m.items, m.checksums);
 }
 template <typename A>
 auto Fields(A& a, PutAbort::Item& m) {
@@ -143,15 +155,16 @@ auto Fields(A& a, PutEndReply& m) {
 }
 template <typename A>
 auto Fields(A& a, Lookup& m) {
-  return a(m.session, m.stop_at_miss, m.keys);
+  return a(m.session, m.stop_at_miss, m.is_pin, m.released, m.keys);
 }
 template <typename A>
 auto Fields(A& a, LookupReply::Item& m) {
-  return a(m.found, m.size_bytes, m.part_bytes, m.generation, m.placements, m.checksums);
+  return a(m.found, m.has_checksums, m.size_bytes, m.part_bytes, m.stripe_bytes, m.generation,
+           m.copies);
 }
 template <typename A>
 auto Fields(A& a, LookupReply& m) {
-  return a(m.is_known, m.lease, m.items);
+  return a(m.is_known, m.lease, m.items, m.nodes, m.placements, m.checksums);
 }
 template <typename A>
 auto Fields(A& a, Release& m) {
@@ -159,19 +172,28 @@ auto Fields(A& a, Release& m) {
 }
 template <typename A>
 auto Fields(A& a, NodeRegister& m) {
-  return a(m.node, m.epoch, m.endpoint, m.host_id, m.capacity_bytes);
+  return a(m.node, m.epoch, m.endpoint, m.host_id, m.name, m.domain, m.capacity_bytes);
+}
+template <typename A>
+auto Fields(A& a, CopyOrder& m) {
+  return a(m.order, m.nodes, m.sources, m.offset, m.bytes, m.part_bytes, m.checksums);
+}
+template <typename A>
+auto Fields(A& a, CopyResult& m) {
+  return a(m.order, m.is_done);
 }
 template <typename A>
 auto Fields(A& a, NodeHeartbeat& m) {
-  return a(m.node, m.fenced);
+  return a(m.node, m.fenced, m.finished);
 }
 template <typename A>
 auto Fields(A& a, NodeReply& m) {
-  return a(m.is_known, m.epoch, m.client_ttl_s, m.fence);
+  return a(m.is_known, m.epoch, m.client_ttl_s, m.fence, m.orders);
 }
 template <typename A>
 auto Fields(A& a, NodeStats& m) {
-  return a(m.node, m.endpoint, m.host_id, m.capacity, m.used, m.quarantined, m.state);
+  return a(m.node, m.endpoint, m.host_id, m.name, m.domain, m.capacity, m.used, m.quarantined,
+           m.state);
 }
 template <typename A>
 auto Fields(A& a, Counters& m) {
@@ -181,6 +203,49 @@ auto Fields(A& a, Counters& m) {
 template <typename A>
 auto Fields(A& a, Stats& m) {
   return a(m.epoch, m.clients, m.objects, m.writing, m.leases, m.space, m.counters, m.nodes);
+}
+
+template <typename A>
+auto Fields(A& a, ObjectInfo& m) {
+  return a(m.key, m.is_there, m.size_bytes, m.part_bytes, m.generation, m.pin, m.leases, m.depth,
+           m.group, m.copies);
+}
+template <typename A>
+auto Fields(A& a, Describe& m) {
+  return a(m.keys);
+}
+template <typename A>
+auto Fields(A& a, List& m) {
+  return a(m.cursor, m.limit, m.prefix);
+}
+template <typename A>
+auto Fields(A& a, Objects& m) {
+  return a(m.cursor, m.nodes, m.objects);
+}
+template <typename A>
+auto Fields(A& a, SetPin& m) {
+  return a(m.pin, m.soft_pin_s, m.keys);
+}
+template <typename A>
+auto Fields(A& a, TaskCreate& m) {
+  return a(m.kind, m.key, m.source, m.targets);
+}
+template <typename A>
+auto Fields(A& a, TaskCreated& m) {
+  return a(m.task, m.problem);
+}
+template <typename A>
+auto Fields(A& a, TaskQuery& m) {
+  return a(m.tasks, m.is_cancel);
+}
+template <typename A>
+auto Fields(A& a, TaskInfo& m) {
+  return a(m.task, m.kind, m.state, m.key, m.source, m.done_objects, m.total_objects, m.done_bytes,
+           m.total_bytes, m.age_s, m.problem);
+}
+template <typename A>
+auto Fields(A& a, Tasks& m) {
+  return a(m.tasks);
 }
 
 // Appends values to a body.
@@ -201,8 +266,10 @@ class Packer {
   void Put(uint64_t value) { out_.Uint(value); }
   void Put(double value) { out_.Uint(static_cast<uint64_t>(value * 1e6)); }
   void Put(std::string& value) { out_.Bin(std::string_view(value)); }
+  void Put(std::string_view& value) { out_.Bin(value); }
   void Put(std::vector<bool>& value);
   void Put(std::vector<uint32_t>& value);
+  void Put(std::vector<Placement>& value);
   template <typename E>
     requires std::is_enum_v<E>
   void Put(E value) {
@@ -239,8 +306,10 @@ class Unpacker {
   bool Get(uint64_t& value) { return in_.Uint(value); }
   bool Get(double& value);
   bool Get(std::string& value);
+  bool Get(std::string_view& value) { return in_.Bin(value); }
   bool Get(std::vector<bool>& value);
   bool Get(std::vector<uint32_t>& value);
+  bool Get(std::vector<Placement>& value);
   template <typename E>
     requires std::is_enum_v<E>
   bool Get(E& value) {
@@ -252,7 +321,7 @@ class Unpacker {
   template <typename T>
   bool Get(std::vector<T>& values) {
     size_t count = 0;
-    if (!in_.Array(count) || count > kMaxBatch) return false;
+    if (!in_.Array(count) || count > kMaxItems) return false;
     values.resize(count);
     for (T& value : values) {
       if (!Get(value)) return false;
@@ -269,12 +338,12 @@ class Unpacker {
 };
 
 template <typename M>
-void Encode(M message, std::vector<uint8_t>& out) {
+void Encode(const M& message, std::vector<uint8_t>& out) {
   Packer packer(out);
-  Fields(packer, message);
+  Fields(packer, const_cast<M&>(message));  // a Packer changes nothing
 }
 
-// kWire when the body is not exactly such a message.
+// kWire when the body is not exactly such a message. Views in it are of `body`.
 template <typename M>
 Result<M> Decode(std::span<const uint8_t> body) {
   M message;

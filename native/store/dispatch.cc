@@ -88,6 +88,12 @@ Status Dispatch(MasterCore& core, uint8_t type, std::span<const uint8_t> body,
       return DispatchNode(core, static_cast<MessageType>(type), body, context, answer);
     case MessageType::kStats:
       return Answer<One>(body, answer, [&](One&) { return core.Report(); });
+    case MessageType::kDescribe:
+    case MessageType::kList:
+    case MessageType::kSetPin:
+    case MessageType::kTaskCreate:
+    case MessageType::kTaskQuery:
+      break;
   }
   return Status(Code::kWire, "message type " + std::to_string(type) + " is unknown");
 }

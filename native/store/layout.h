@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +33,13 @@ HeaderBytes EncodeHeader(const ObjectHeader& header);
 bool IsHeader(const HeaderBytes& bytes, const ObjectHeader& header);
 // FNV-1a, 64 bits: equal in every process.
 uint64_t KeyHash(std::string_view key);
+
+// Where an extent is, as a client reaches it.
+struct ExtentAddress {
+  NodeId node = 0;
+  std::string endpoint;
+  uint64_t offset = 0;  // of the header, in the node's segment
+};
 
 // A run of local memory.
 struct Range {

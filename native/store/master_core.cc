@@ -12,16 +12,16 @@ constexpr size_t kEarlyAborts = 2 * kMaxBatch;  // marks a session
 constexpr uint64_t kMaxObjectBytes = 1ull << 48;
 constexpr uint64_t kMaxAnswerBytes = 48u << 20;  // with room for the frame
 
-bool IsValid(const PutStart::Item& item) {
+bool IsValid(const PutStart& event, const PutStart::Item& item) {
   return item.key.size() <= kMaxKeyBytes && item.size_bytes <= kMaxObjectBytes &&
-         ChunkCount(item.size_bytes, item.part_bytes) <= kMaxChunks && item.replicas >= 1 &&
-         item.replicas <= kMaxReplicas;
+         ChunkCount(item.size_bytes, item.part_bytes) <= kMaxChunks &&
+         item.options < event.options.size() && event.options[item.options].replicas >= 1 &&
+         event.options[item.options].replicas <= kMaxReplicas;
 }
 
-uint64_t BytesOf(const LookupReply::Item& item) {
-  uint64_t bytes = 48 + 4 * item.checksums.size();
-  for (const Placement& placement : item.placements) bytes += 24 + placement.endpoint.size();
-  return bytes;
+uint64_t BytesOf(const LookupReply& reply) {
+  return 48 * reply.items.size() + 4 * reply.checksums.size() + 12 * reply.placements.size() +
+         (kMaxNameBytes + 16) * reply.nodes.size();
 }
 
 }  // namespace
@@ -100,46 +100,49 @@ PutStartReply MasterCore::Step(const PutStart& event, double now_s) {
   reply.peer_id = owner->peer_id;
   bool is_short = false;
   for (const auto& item : event.items) {
-    reply.items.push_back(StartPut(event.session, *owner, item));
+    reply.items.push_back(StartPut(event, item, *owner, reply));
     is_short = is_short || reply.items.back().outcome == PutOutcome::kOutOfSpace;
   }
   if (is_short) reply.space = SpaceOf(true);
   return reply;
 }
 
-PutStartReply::Item MasterCore::StartPut(SessionId session, Session& owner,
-                                         const PutStart::Item& item) {
-  if (!IsValid(item)) return {PutOutcome::kInvalid, 0, {}};
-  if (owner.early_aborts.contains(item.put_id)) return {PutOutcome::kAborted, 0, {}};
+PutStartReply::Item MasterCore::StartPut(const PutStart& event, const PutStart::Item& item,
+                                         Session& owner, PutStartReply& reply) {
+  if (!IsValid(event, item)) return {PutOutcome::kInvalid};
+  if (owner.early_aborts.contains(item.put_id)) return {PutOutcome::kAborted};
   if (const auto mine = owner.puts.find(item.put_id); mine != owner.puts.end()) {
     const bool is_same = objects_[mine->second].key() == item.key;  // said twice
-    return Grant(is_same ? PutOutcome::kStarted : PutOutcome::kInvalid, mine->second);
+    if (!is_same) return {PutOutcome::kInvalid};
+    return Grant(mine->second, reply);
   }
   if (const uint32_t there = objects_.Find(item.key); there != kNoIndex) {
     const bool is_committed = objects_[there].state == ObjectState::kCommitted;
-    return {is_committed ? PutOutcome::kExists : PutOutcome::kBusy, 0, {}};
+    return {is_committed ? PutOutcome::kExists : PutOutcome::kBusy};
   }
-  const std::vector<Copy> copies = PlaceCopies(kHeaderBytes + item.size_bytes, item.replicas);
+  const std::vector<Copy> copies =
+      PlaceCopies(kHeaderBytes + item.size_bytes, event.options[item.options].replicas);
   if (copies.empty()) {
     ++counters_.out_of_space;
-    return {PutOutcome::kOutOfSpace, 0, {}};
+    return {PutOutcome::kOutOfSpace};
   }
   const uint32_t index = objects_.Add(item.key, copies);
   Object& object = objects_[index];
   object.generation = ++last_generation_;
   object.size_bytes = item.size_bytes;
   object.part_bytes = item.part_bytes;
-  object.owner = session;
+  object.owner = event.session;
   object.put_id = item.put_id;
   Link(index);
   owner.puts.emplace(item.put_id, index);
   ++writing_;
-  return Grant(PutOutcome::kStarted, index);
+  return Grant(index, reply);
 }
 
-PutStartReply::Item MasterCore::Grant(PutOutcome outcome, uint32_t index) const {
-  if (outcome != PutOutcome::kStarted) return {outcome, 0, {}};
-  return {outcome, objects_[index].generation, PlacementsOf(objects_[index], false)};
+PutStartReply::Item MasterCore::Grant(uint32_t index, PutStartReply& reply) const {
+  const Object& object = objects_[index];
+  const uint32_t copies = AppendPlacements(object, false, reply.nodes, reply.placements);
+  return {PutOutcome::kStarted, object.generation, 0, copies};
 }
 
 PutEndReply MasterCore::Step(const PutEnd& event, double now_s) {
@@ -147,11 +150,16 @@ PutEndReply MasterCore::Step(const PutEnd& event, double now_s) {
   Session* owner = Known(event.session, now_s);
   if (owner == nullptr) return {};
   PutEndReply reply{true, {}};
-  for (const auto& item : event.items) reply.outcomes.push_back(EndPut(*owner, item));
+  std::span<const uint32_t> checksums(event.checksums);
+  for (const auto& item : event.items) {
+    reply.outcomes.push_back(EndPut(*owner, item, checksums));
+  }
   return reply;
 }
 
-EndOutcome MasterCore::EndPut(Session& owner, const PutEnd::Item& item) {
+// Takes the item's own from the front of `checksums`.
+EndOutcome MasterCore::EndPut(Session& owner, const PutEnd::Item& item,
+                              std::span<const uint32_t>& checksums) {
   const auto put = owner.puts.find(item.put_id);
   if (put == owner.puts.end()) {
     const uint32_t there = objects_.Find(item.key);
@@ -161,11 +169,13 @@ EndOutcome MasterCore::EndPut(Session& owner, const PutEnd::Item& item) {
   }
   const uint32_t index = put->second;
   Object& object = objects_[index];
-  const bool fits = object.generation == item.generation && object.key() == item.key &&
-                    item.checksums.size() == ChunkCount(object.size_bytes, object.part_bytes);
+  const uint64_t count = ChunkCount(object.size_bytes, object.part_bytes);
+  const bool fits =
+      object.generation == item.generation && object.key() == item.key && checksums.size() >= count;
   if (!fits) return EndOutcome::kInvalid;
-  DropCopies(index, item.dropped, nullptr);
-  DropCopies(index, item.dirty, &owner.peer_id);
+  const auto own = checksums.first(count);
+  checksums = checksums.subspan(count);
+  DropLost(index, item, owner.peer_id);
   owner.puts.erase(put);
   --writing_;
   if (object.copy_count == 0) {
@@ -174,7 +184,7 @@ EndOutcome MasterCore::EndPut(Session& owner, const PutEnd::Item& item) {
     return EndOutcome::kUnknown;
   }
   Unlink(index);
-  object.SetChecksums(item.checksums);
+  object.SetChecksums(own);
   object.state = ObjectState::kCommitted;
   object.owner = 0;
   Link(index);
@@ -203,7 +213,12 @@ EndOutcome MasterCore::AbortPut(Session& owner, const PutAbort::Item& item) {
   owner.puts.erase(put);
   --writing_;
   ++counters_.aborts;
-  DropCopies(index, item.dirty, &owner.peer_id);
+  for (size_t at = objects_[index].copy_count; at-- > 0;) {
+    const NodeId node = nodes_[objects_[index].copies()[at].node].id;
+    if (std::ranges::find(item.dirty, node) != item.dirty.end()) {
+      ReleaseCopy(index, at, &owner.peer_id);
+    }
+  }
   RemoveObject(index);
   return EndOutcome::kDone;
 }
@@ -216,12 +231,12 @@ void MasterCore::MarkAborted(Session& owner, uint64_t put_id) {
   owner.early_aborts_by_arrival.pop_front();
 }
 
-void MasterCore::DropCopies(uint32_t index, std::span<const NodeId> nodes,
-                            const uint64_t* dirty_peer) {
+void MasterCore::DropLost(uint32_t index, const PutEnd::Item& item, uint64_t peer_id) {
   for (size_t at = objects_[index].copy_count; at-- > 0;) {
+    if (std::ranges::find(item.lost, at) == item.lost.end()) continue;
     const NodeId node = nodes_[objects_[index].copies()[at].node].id;
-    const bool is_named = std::find(nodes.begin(), nodes.end(), node) != nodes.end();
-    if (is_named) ReleaseCopy(index, at, dirty_peer);
+    const bool is_dirty = std::ranges::find(item.dirty, node) != item.dirty.end();
+    ReleaseCopy(index, at, is_dirty ? &peer_id : nullptr);
   }
 }
 
@@ -232,14 +247,16 @@ LookupReply MasterCore::Step(const Lookup& event, double now_s) {
   reply.is_known = true;
   std::vector<uint32_t> found;
   bool is_cut = false;
-  uint64_t bytes = 0;
   for (const auto& key : event.keys) {
     const uint32_t index = is_cut ? kNoIndex : FindReadable(key);
     is_cut = is_cut || (event.stop_at_miss && index == kNoIndex);
-    reply.items.push_back(index == kNoIndex ? LookupReply::Item{} : Describe(index));
+    reply.items.push_back(index == kNoIndex ? LookupReply::Item{} : Describe(index, reply));
     if (index != kNoIndex) found.push_back(index);
-    bytes += BytesOf(reply.items.back());
-    if (bytes > kMaxAnswerBytes) return {true, true, 0, {}};
+    if (BytesOf(reply) > kMaxAnswerBytes) {
+      reply = {};
+      reply.is_known = reply.is_too_large = true;
+      return reply;
+    }
   }
   counters_.gets += event.keys.size();
   counters_.hits += found.size();
@@ -248,15 +265,12 @@ LookupReply MasterCore::Step(const Lookup& event, double now_s) {
   return reply;
 }
 
-LookupReply::Item MasterCore::Describe(uint32_t index) const {
+LookupReply::Item MasterCore::Describe(uint32_t index, LookupReply& reply) const {
   const Object& object = objects_[index];
   const auto checksums = object.checksums();
-  return {true,
-          object.size_bytes,
-          object.part_bytes,
-          object.generation,
-          PlacementsOf(object, true),
-          {checksums.begin(), checksums.end()}};
+  reply.checksums.insert(reply.checksums.end(), checksums.begin(), checksums.end());
+  const uint32_t copies = AppendPlacements(object, true, reply.nodes, reply.placements);
+  return {true, true, object.size_bytes, object.part_bytes, 0, object.generation, copies};
 }
 
 uint64_t MasterCore::AddLease(SessionId session, std::vector<uint32_t> objects, double now_s) {
@@ -313,22 +327,22 @@ uint32_t MasterCore::FindReadable(std::string_view key) const {
   return index != kNoIndex && IsReadable(objects_[index]) ? index : kNoIndex;
 }
 
-std::vector<bool> MasterCore::Exists(std::span<const std::string> keys) const {
+std::vector<bool> MasterCore::Exists(std::span<const std::string_view> keys) const {
   std::vector<bool> there;
   there.reserve(keys.size());
   for (const auto& key : keys) there.push_back(FindReadable(key) != kNoIndex);
   return there;
 }
 
-uint64_t MasterCore::MatchPrefix(std::span<const std::string> keys) const {
-  const auto end = std::find_if(keys.begin(), keys.end(), [this](const std::string& key) {
+uint64_t MasterCore::MatchPrefix(std::span<const std::string_view> keys) const {
+  const auto end = std::find_if(keys.begin(), keys.end(), [this](std::string_view key) {
     return FindReadable(key) == kNoIndex;
   });
   return end - keys.begin();
 }
 
 // An object that is being written cannot be removed: its writer holds the key.
-std::vector<bool> MasterCore::Remove(std::span<const std::string> keys) {
+std::vector<bool> MasterCore::Remove(std::span<const std::string_view> keys) {
   std::vector<bool> removed;
   for (const auto& key : keys) {
     const uint32_t index = objects_.Find(key);

@@ -54,9 +54,9 @@ class MasterCore {
 
   LookupReply Step(const Lookup& event, double now_s);
   void Step(const Release& event, double now_s);
-  std::vector<bool> Exists(std::span<const std::string> keys) const;
-  uint64_t MatchPrefix(std::span<const std::string> keys) const;
-  std::vector<bool> Remove(std::span<const std::string> keys);
+  std::vector<bool> Exists(std::span<const std::string_view> keys) const;
+  uint64_t MatchPrefix(std::span<const std::string_view> keys) const;
+  std::vector<bool> Remove(std::span<const std::string_view> keys);
   // A reader found a copy whose bytes do not match: the object goes, unless it is another by now.
   void ReportCorrupt(std::string_view key, uint64_t generation);
 
@@ -79,7 +79,7 @@ class MasterCore {
   };
   struct Node {
     NodeId id = 0;
-    std::string endpoint, host_id;
+    std::string endpoint, host_id, name, domain;
     NodeState state = NodeState::kOnline;
     double seen_s = 0, lost_s = 0;
     std::optional<Allocator> allocator;  // none: the slot is free
@@ -106,22 +106,26 @@ class MasterCore {
   Session* Known(SessionId session, double now_s);
   void EndSession(SessionId session);
 
-  PutStartReply::Item StartPut(SessionId session, Session& owner, const PutStart::Item& item);
-  PutStartReply::Item Grant(PutOutcome outcome, uint32_t index) const;
-  EndOutcome EndPut(Session& owner, const PutEnd::Item& item);
+  PutStartReply::Item StartPut(const PutStart& event, const PutStart::Item& item, Session& owner,
+                               PutStartReply& reply);
+  PutStartReply::Item Grant(uint32_t index, PutStartReply& reply) const;
+  EndOutcome EndPut(Session& owner, const PutEnd::Item& item, std::span<const uint32_t>& checksums);
   EndOutcome AbortPut(Session& owner, const PutAbort::Item& item);
   static void MarkAborted(Session& owner, uint64_t put_id);
-  void DropCopies(uint32_t index, std::span<const NodeId> nodes, const uint64_t* dirty_peer);
+  void DropLost(uint32_t index, const PutEnd::Item& item, uint64_t peer_id);
 
   bool IsReadable(const Object& object) const;
   uint32_t FindReadable(std::string_view key) const;
-  LookupReply::Item Describe(uint32_t index) const;
+  LookupReply::Item Describe(uint32_t index, LookupReply& reply) const;
   uint64_t AddLease(SessionId session, std::vector<uint32_t> objects, double now_s);
   void EndLease(uint64_t lease);
   void Acquire(uint32_t index);
   void Unlease(uint32_t index);
 
-  std::vector<Placement> PlacementsOf(const Object& object, bool readable_only) const;
+  // Appends where its copies are; gives how many.
+  uint32_t AppendPlacements(const Object& object, bool readable_only,
+                            std::vector<NodeAddress>& nodes,
+                            std::vector<Placement>& placements) const;
   std::vector<Copy> PlaceCopies(uint64_t bytes, uint32_t count);
   std::optional<Copy> PlaceCopy(uint64_t bytes, std::span<const Copy> taken);
   std::vector<uint32_t> Candidates(uint64_t bytes, std::span<const Copy> taken) const;

@@ -18,14 +18,19 @@ uint64_t MasterCore::ExtentBytes(const Object& object) {
   return (bytes + Allocator::kGranularity - 1) / Allocator::kGranularity * Allocator::kGranularity;
 }
 
-std::vector<Placement> MasterCore::PlacementsOf(const Object& object, bool readable_only) const {
-  std::vector<Placement> placements;
+uint32_t MasterCore::AppendPlacements(const Object& object, bool readable_only,
+                                      std::vector<NodeAddress>& nodes,
+                                      std::vector<Placement>& placements) const {
+  uint32_t count = 0;
   for (const Copy& copy : object.copies()) {
     const Node& node = nodes_[copy.node];
     if (readable_only && node.state != NodeState::kOnline) continue;
-    placements.push_back({node.id, node.endpoint, copy.offset});
+    const auto named = std::ranges::find(nodes, node.id, &NodeAddress::node);
+    placements.push_back({static_cast<uint32_t>(named - nodes.begin()), copy.offset});
+    if (named == nodes.end()) nodes.push_back({node.id, node.endpoint});
+    ++count;
   }
-  return placements;
+  return count;
 }
 
 // As many copies as distinct nodes can hold, at most `count`; none when not even one fits.
@@ -173,7 +178,7 @@ uint32_t MasterCore::SlotOf(NodeId node) const {
 }
 
 NodeReply MasterCore::Answer(const Node& node) const {
-  NodeReply reply{true, options_.epoch, options_.client_ttl_s, {}};
+  NodeReply reply{true, options_.epoch, options_.client_ttl_s, {}, {}};
   for (const auto& [peer_id, quarantine] : node.quarantine) reply.fence.push_back(peer_id);
   return reply;
 }
@@ -181,12 +186,13 @@ NodeReply MasterCore::Answer(const Node& node) const {
 NodeReply MasterCore::Step(const NodeRegister& event, double now_s) {
   now_s = Advance(now_s);
   const bool is_named = event.node != 0 && event.endpoint.size() <= kMaxNameBytes &&
-                        event.host_id.size() <= kMaxNameBytes;
+                        event.host_id.size() <= kMaxNameBytes &&
+                        event.name.size() <= kMaxNameBytes && event.domain.size() <= kMaxNameBytes;
   const bool is_welcome =
       is_named && event.epoch == options_.epoch && !lost_nodes_.contains(event.node) &&
       event.capacity_bytes >= Allocator::kGranularity && event.capacity_bytes <= kMaxNodeBytes;
-  if (!is_welcome) return {false, options_.epoch, options_.client_ttl_s, {}};
-  if (SlotOf(event.node) != kNoIndex) return Step(NodeHeartbeat{event.node, {}}, now_s);
+  if (!is_welcome) return {false, options_.epoch, options_.client_ttl_s, {}, {}};
+  if (SlotOf(event.node) != kNoIndex) return Step(NodeHeartbeat{event.node, {}, {}}, now_s);
   // One engine lends one segment: whoever had this address has taken new memory, or died.
   for (uint32_t slot = 0; slot < nodes_.size(); ++slot) {
     if (nodes_[slot].allocator && nodes_[slot].endpoint == event.endpoint) LoseNode(slot);
@@ -198,6 +204,8 @@ NodeReply MasterCore::Step(const NodeRegister& event, double now_s) {
   node.id = event.node;
   node.endpoint = event.endpoint;
   node.host_id = event.host_id;
+  node.name = event.name.empty() ? event.endpoint : event.name;
+  node.domain = event.domain.empty() ? event.host_id : event.domain;
   node.allocator.emplace(event.capacity_bytes);
   node.seen_s = now_s;
   node.lost_s = now_s + kLostAfter * options_.client_ttl_s;
@@ -208,7 +216,7 @@ NodeReply MasterCore::Step(const NodeRegister& event, double now_s) {
 NodeReply MasterCore::Step(const NodeHeartbeat& event, double now_s) {
   now_s = Advance(now_s);
   const uint32_t slot = SlotOf(event.node);
-  if (slot == kNoIndex) return {false, options_.epoch, options_.client_ttl_s, {}};
+  if (slot == kNoIndex) return {false, options_.epoch, options_.client_ttl_s, {}, {}};
   Node& node = nodes_[slot];
   node.state = NodeState::kOnline;
   node.seen_s = now_s;
@@ -287,8 +295,9 @@ Stats MasterCore::Report() const {
   stats.counters = counters_;
   for (const Node& node : nodes_) {
     if (!node.allocator) continue;
-    stats.nodes.push_back({node.id, node.endpoint, node.host_id, node.allocator->capacity_bytes(),
-                           node.allocator->used_bytes(), node.quarantined_bytes, node.state});
+    stats.nodes.push_back({node.id, node.endpoint, node.host_id, node.name, node.domain,
+                           node.allocator->capacity_bytes(), node.allocator->used_bytes(),
+                           node.quarantined_bytes, node.state});
   }
   return stats;
 }

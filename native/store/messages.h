@@ -1,9 +1,13 @@
 // What clients, store nodes and the master say to each other, as values. Pure; `codec` puts them
 // on the wire. Each carries a list and is answered by a list of the same length and order.
+//
+// Ownership: keys are views: of the caller's memory where a message is made, of the frame's body
+// where it was decoded. They must outlive the message.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace mooncake::store {
@@ -16,16 +20,23 @@ inline constexpr uint32_t kMaxReplicas = 16;
 inline constexpr size_t kMaxBatch = 65'536;
 inline constexpr uint64_t kMaxChunks = 1 << 20;  // of one object: 256 GiB in whole chunks
 inline constexpr uint64_t kMaxNodeBytes = 1ull << 50;
-inline constexpr size_t kMaxNameBytes = 256;  // of an endpoint or a host id
+inline constexpr size_t kMaxNameBytes = 256;  // of an endpoint, a host id, a node or a domain
 
 // A node is named by its segment: a node that takes new memory is another node.
 using NodeId = uint64_t;
 using SessionId = uint64_t;
 
-// Where one copy of an object is.
-struct Placement {
+// A node as others reach it.
+struct NodeAddress {
   NodeId node = 0;
   std::string endpoint;
+  bool operator==(const NodeAddress&) const = default;
+};
+
+// Where one stripe of one copy is. A message has a table of the nodes that it names, and lists the
+// placements of all its items one after another: copy by copy, of each copy its stripes in order.
+struct Placement {
+  uint32_t node = 0;    // index into the message's `nodes`
   uint64_t offset = 0;  // of the header, in the node's segment
 };
 
@@ -33,6 +44,7 @@ struct Hello {
   SessionId session = 0;   // the new one; random, chosen by the server
   SessionId previous = 0;  // ended by this; 0: none
   uint64_t peer_id = 0;    // of the client's transfer engine
+  std::string host_id;     // where it runs; for local-first placement
 };
 struct HelloReply {
   bool is_fenced = false;  // this peer id was revoked: rotate and say hello again
@@ -52,15 +64,35 @@ struct HeartbeatReply {
   std::vector<uint64_t> ended;  // leases that could not be renewed
 };
 
+enum class Pin : uint8_t {
+  kNone = 0,
+  kSoft = 1,  // goes only when nothing without a pin is left; ends by time
+  kHard = 2,  // never evicted
+};
+// How an object is to be kept; several items of a message share one.
+struct PutOptions {
+  uint32_t replicas = 1;
+  bool is_strict = false;  // all copies, or kTooFewNodes or kOutOfSpace; else as many as can be
+  bool is_upsert = false;  // replaces what is there when it ends
+  Pin pin = Pin::kNone;
+  double soft_pin_s = 0;
+  bool has_checksums = true;
+  std::vector<std::string> preferred{};  // names of nodes to be tried first, in this order
+};
 struct PutStart {
   struct Item {
     uint64_t put_id = 0;  // chosen by the client, unique in its session
-    std::string key;
+    std::string_view key{};
     uint64_t size_bytes = 0;
-    uint64_t part_bytes = 0;  // 0: one part
-    uint32_t replicas = 1;
+    uint64_t part_bytes = 0;    // 0: one part
+    uint32_t options = 0;       // index into `options`
+    std::string_view parent{};  // key of what stands before it in its chain; empty: none
+    uint32_t depth = 0;         // how many stand before it
+    std::string_view group{};   // lives and dies with its other members; empty: none
+    uint32_t group_size = 0;    // members without which none is readable; 0: not known
   };
   SessionId session = 0;
+  std::vector<PutOptions> options;
   std::vector<Item> items;
 };
 enum class PutOutcome : uint8_t {
@@ -68,8 +100,11 @@ enum class PutOutcome : uint8_t {
   kExists = 1,  // committed
   kBusy = 2,    // another put of it has not ended
   kOutOfSpace = 3,
-  kAborted = 4,  // its abort came first
-  kInvalid = 5,  // key or size out of bounds
+  kAborted = 4,      // its abort came first
+  kInvalid = 5,      // key, size or options out of bounds
+  kMakingRoom = 6,   // objects are being evicted for it: ask again, with the same id
+  kNotAdmitted = 7,  // the admission policy does not want it
+  kTooFewNodes = 8,  // strict, and there are not so many domains
 };
 // Why there was no room. In bytes, over all nodes that take new objects.
 struct Space {
@@ -80,27 +115,30 @@ struct PutStartReply {
   struct Item {
     PutOutcome outcome = PutOutcome::kInvalid;
     uint64_t generation = 0;
-    std::vector<Placement> placements;
+    uint64_t stripe_bytes = 0;  // 0: one stripe
+    uint32_t copies = 0;
   };
   bool is_known = false;
   uint64_t peer_id = 0;  // the only engine that may write
   std::vector<Item> items;
+  std::vector<NodeAddress> nodes;
+  std::vector<Placement> placements;
   Space space;  // set when an outcome is kOutOfSpace
 };
 
 struct PutEnd {
   struct Item {
     uint64_t put_id = 0;
-    std::string key;
+    std::string_view key{};
     uint64_t generation = 0;
-    std::vector<uint32_t> checksums;  // CRC-32C a chunk
-    std::vector<NodeId> dropped;      // copies not written, never touched or all writes confirmed
-    std::vector<NodeId> dirty;        // copies whose write may still be going on
+    std::vector<uint64_t> lost;  // numbers of copies that are not to be part of the object
+    std::vector<NodeId> dirty;   // nodes where a write to a lost copy may still be going on
   };
   SessionId session = 0;
   std::vector<Item> items;
+  std::vector<uint32_t> checksums;  // CRC-32C a chunk, of all items that have any, in order
 };
-// An abort is a PutEnd that keeps no copy: `dirty` names those that may still be written.
+// An abort is a PutEnd that keeps no copy: `dirty` names nodes that may still be written.
 struct PutAbort {
   struct Item {
     uint64_t put_id = 0;
@@ -110,9 +148,10 @@ struct PutAbort {
   std::vector<Item> items;
 };
 enum class EndOutcome : uint8_t {
-  kDone = 0,     // visible (end) or gone (abort); also when said twice
-  kUnknown = 1,  // no such put, or its object is gone
-  kInvalid = 2,  // wrong count of checksums, or another generation
+  kDone = 0,        // visible (end) or gone (abort); also when said twice
+  kUnknown = 1,     // no such put, or its object is gone
+  kInvalid = 2,     // wrong count of checksums, or another generation
+  kSuperseded = 3,  // an upsert took the key meanwhile; gone
 };
 struct PutEndReply {
   bool is_known = false;
@@ -121,22 +160,28 @@ struct PutEndReply {
 
 struct Lookup {
   SessionId session = 0;
-  bool stop_at_miss = false;  // lease the leading run only
-  std::vector<std::string> keys;
+  bool stop_at_miss = false;       // lease the leading run only
+  bool is_pin = false;             // a lease that time does not end
+  std::vector<uint64_t> released;  // leases that are given back with this
+  std::vector<std::string_view> keys;
 };
 struct LookupReply {
   struct Item {
     bool found = false;
+    bool has_checksums = false;
     uint64_t size_bytes = 0;
     uint64_t part_bytes = 0;
+    uint64_t stripe_bytes = 0;  // 0: one stripe
     uint64_t generation = 0;
-    std::vector<Placement> placements;
-    std::vector<uint32_t> checksums;
+    uint32_t copies = 0;
   };
   bool is_known = false;
   bool is_too_large = false;  // the whole answer would not fit a frame; nothing was leased
   uint64_t lease = 0;         // 0: nothing was found
   std::vector<Item> items;
+  std::vector<NodeAddress> nodes;
+  std::vector<Placement> placements;
+  std::vector<uint32_t> checksums;
 };
 
 struct Release {
@@ -144,28 +189,111 @@ struct Release {
   std::vector<uint64_t> leases;
 };
 
+// What the master knows of an object, for people and tools; no lease.
+struct ObjectInfo {
+  std::string key;
+  bool is_there = false;  // readable now
+  uint64_t size_bytes = 0;
+  uint64_t part_bytes = 0;
+  uint64_t generation = 0;
+  Pin pin = Pin::kNone;
+  uint32_t leases = 0;
+  uint32_t depth = 0;
+  std::string group;
+  std::vector<uint64_t> copies;  // the first node of each: index into the message's `nodes`
+};
+struct Describe {
+  std::vector<std::string_view> keys;
+};
+// Objects whose key starts with `prefix`, in no order. One that is there from the first page to the
+// last is in one of them, once.
+struct List {
+  uint64_t cursor = 0;  // 0: from the start; else from the last answer
+  uint32_t limit = 0;
+  std::string_view prefix{};
+};
+struct Objects {
+  uint64_t cursor = 0;             // 0: that was all
+  std::vector<std::string> nodes;  // names
+  std::vector<ObjectInfo> objects;
+};
+
+struct SetPin {
+  Pin pin = Pin::kNone;
+  double soft_pin_s = 0;
+  std::vector<std::string_view> keys;
+};
+
+enum class TaskKind : uint8_t { kCopy = 0, kMove = 1, kDrain = 2 };
+enum class TaskState : uint8_t { kRunning = 0, kDone = 1, kFailed = 2, kCancelled = 3 };
+struct TaskCreate {
+  TaskKind kind = TaskKind::kCopy;
+  std::string_view key{};            // copy and move
+  std::string source;                // move and drain: the node's name
+  std::vector<std::string> targets;  // copy and move: names; empty: where placement wants it
+};
+struct TaskCreated {
+  uint64_t task = 0;    // 0: refused
+  std::string problem;  // why
+};
+struct TaskQuery {
+  std::vector<uint64_t> tasks;  // empty: all that are remembered
+  bool is_cancel = false;       // end them where they are
+};
+struct TaskInfo {
+  uint64_t task = 0;
+  TaskKind kind = TaskKind::kCopy;
+  TaskState state = TaskState::kRunning;
+  std::string key, source;
+  uint64_t done_objects = 0, total_objects = 0;
+  uint64_t done_bytes = 0, total_bytes = 0;
+  double age_s = 0;
+  std::string problem;  // why it failed, or what it waits for
+};
+struct Tasks {
+  std::vector<TaskInfo> tasks;
+};
+
 struct NodeRegister {
   NodeId node = 0;     // 0 names nobody and is refused
   uint64_t epoch = 0;  // the one that the segment was made for
   std::string endpoint;
   std::string host_id;
+  std::string name;    // unique; empty: the endpoint
+  std::string domain;  // no two copies of an object in one; empty: the host id
   uint64_t capacity_bytes = 0;
+};
+// One stripe that a node is to fetch into its own segment.
+struct CopyOrder {
+  uint64_t order = 0;
+  std::vector<NodeAddress> nodes;
+  std::vector<Placement> sources;  // of the same stripe, each as good; tried in order
+  uint64_t offset = 0;             // of the header, in the node's own segment
+  uint64_t bytes = 0;              // of the payload
+  uint64_t part_bytes = 0;         // chunks are cut from the stripe's start, as an object's
+  std::vector<uint32_t> checksums;
+};
+struct CopyResult {
+  uint64_t order = 0;
+  bool is_done = false;  // verified, and in place
 };
 struct NodeHeartbeat {
   NodeId node = 0;
-  std::vector<uint64_t> fenced;  // peer ids that are fully fenced here
+  std::vector<uint64_t> fenced;      // peer ids that are fully fenced here
+  std::vector<CopyResult> finished;  // repeated until the order is not in the answer any more
 };
 struct NodeReply {
   bool is_known = false;  // false: take new memory and register it
   uint64_t epoch = 0;
   double client_ttl_s = 0;
-  std::vector<uint64_t> fence;  // peer ids to fence; repeated until they are in `fenced`
+  std::vector<uint64_t> fence;    // peer ids to fence; repeated until they are in `fenced`
+  std::vector<CopyOrder> orders;  // repeated until they are in `finished`
 };
 
-enum class NodeState : uint8_t { kOnline = 0, kSuspected = 1 };
+enum class NodeState : uint8_t { kOnline = 0, kSuspected = 1, kDraining = 2 };
 struct NodeStats {
   NodeId node = 0;
-  std::string endpoint, host_id;
+  std::string endpoint, host_id, name, domain;
   uint64_t capacity = 0, used = 0, quarantined = 0;
   NodeState state = NodeState::kOnline;
 };
@@ -186,6 +314,18 @@ constexpr uint64_t ChunksOf(uint64_t bytes) { return (bytes + kChunkBytes - 1) /
 constexpr uint64_t ChunkCount(uint64_t size_bytes, uint64_t part_bytes) {
   if (part_bytes == 0 || part_bytes >= size_bytes) return ChunksOf(size_bytes);
   return size_bytes / part_bytes * ChunksOf(part_bytes) + ChunksOf(size_bytes % part_bytes);
+}
+
+// Into stripes of how many bytes an object is cut, about `limit_bytes` of whole chunks each; 0: it
+// is one stripe.
+constexpr uint64_t StripeBytes(uint64_t size_bytes, uint64_t part_bytes, uint64_t limit_bytes) {
+  const bool has_parts = part_bytes != 0 && part_bytes < size_bytes;
+  const uint64_t unit = has_parts ? part_bytes : kChunkBytes;
+  const uint64_t stripe = limit_bytes / unit > 0 ? limit_bytes / unit * unit : unit;
+  return size_bytes > stripe ? stripe : 0;
+}
+constexpr uint64_t StripeCount(uint64_t size_bytes, uint64_t stripe_bytes) {
+  return stripe_bytes == 0 ? 1 : (size_bytes + stripe_bytes - 1) / stripe_bytes;
 }
 
 }  // namespace mooncake::store

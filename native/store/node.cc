@@ -104,8 +104,13 @@ Status Node::Exchange() {
 Status Node::Announce(uint64_t epoch) {
   if (!is_virgin_ || segment_ == nullptr) MC_RETURN_IF_ERROR(TakeMemory());
   is_virgin_ = false;
-  const NodeRegister hello{segment_->id(), epoch, engine_->endpoint(), engine_->host_id(),
-                           segment_->size_bytes()};
+  const NodeRegister hello{.node = segment_->id(),
+                           .epoch = epoch,
+                           .endpoint = engine_->endpoint(),
+                           .host_id = engine_->host_id(),
+                           .name = "",
+                           .domain = "",
+                           .capacity_bytes = segment_->size_bytes()};
   auto reply = master_.Call<NodeReply>(MessageType::kNodeRegister, hello, Deadline::After(kCall_s));
   if (!reply.ok()) return reply.status();
   if (!reply.value().is_known) return {Code::kUnavailable, "the master refused this node"};

@@ -7,7 +7,7 @@
 namespace mooncake::store {
 
 Reader::Reader(std::shared_ptr<Context> context, const Session::Identity& owner, uint64_t lease,
-               double asked_s, std::vector<std::string> keys, std::vector<LookupReply::Item> items)
+               double asked_s, std::vector<std::string> keys, std::vector<Item> items)
     : context_(std::move(context)),
       owner_(owner),
       lease_(lease),
@@ -37,7 +37,7 @@ Result<bool> Reader::ReadPart(uint64_t part, std::span<const Request> requests) 
       return Status(Code::kInvalidArgument, "object " + std::to_string(request.index) + " of " +
                                                 std::to_string(items_.size()));
     }
-    const LookupReply::Item& item = items_[request.index];
+    const Item& item = items_[request.index];
     if (part >= PartCount(item.size_bytes, item.part_bytes)) {
       return Status(Code::kInvalidArgument, "there is no part " + std::to_string(part));
     }
@@ -52,7 +52,7 @@ Result<bool> Reader::ReadPart(uint64_t part, std::span<const Request> requests) 
 Result<std::vector<bool>> Reader::ReadAll(std::span<const Request> requests) {
   std::vector<Task> tasks;
   for (const Request& request : requests) {
-    const LookupReply::Item& item = items_.at(request.index);
+    const Item& item = items_.at(request.index);
     auto task = MakeTask(request, WholeOf(item.size_bytes, item.part_bytes));
     if (!task.ok()) return task.status();
     tasks.push_back(std::move(task).value());
@@ -70,9 +70,9 @@ Result<Reader::Task> Reader::MakeTask(const Request& request, const Section& sec
                                             " bytes, the part " + std::to_string(section.bytes));
 }
 
-const Placement* Reader::CopyOf(const Task& task) const {
-  const auto& placements = items_[task.request->index].placements;
-  return task.is_done || task.copy >= placements.size() ? nullptr : &placements[task.copy];
+const ExtentAddress* Reader::CopyOf(const Task& task) const {
+  const auto& copies = items_[task.request->index].copies;
+  return task.is_done || task.copy >= copies.size() ? nullptr : &copies[task.copy];
 }
 
 // Reads node by node; what fails on one is tried on the next copy's, until no copy is left.
@@ -85,7 +85,7 @@ Status Reader::RunTasks(std::vector<Task>& tasks) {
     }
     std::map<NodeId, std::vector<Task*>> by_node;
     for (Task& task : tasks) {
-      if (const Placement* copy = CopyOf(task)) by_node[copy->node].push_back(&task);
+      if (const ExtentAddress* copy = CopyOf(task)) by_node[copy->node].push_back(&task);
     }
     if (by_node.empty()) return Status::Ok();
     for (auto& [node, group] : by_node) {
@@ -97,7 +97,7 @@ Status Reader::RunTasks(std::vector<Task>& tasks) {
   return Status::Ok();
 }
 
-Status Reader::RunOnNode(const Placement& node, std::span<Task*> tasks) {
+Status Reader::RunOnNode(const ExtentAddress& node, std::span<Task*> tasks) {
   std::vector<HeaderBytes> headers(tasks.size());
   const Registration registered(context_->session.engine(), headers.data(),
                                 headers.size() * kHeaderBytes);
@@ -139,7 +139,7 @@ Status Reader::Failed(const Status& status, uint64_t peer_id) {
 
 bool Reader::Verify(const Task& task, const HeaderBytes& header) {
   const uint64_t index = task.request->index;
-  const LookupReply::Item& item = items_[index];
+  const Item& item = items_[index];
   const ObjectHeader expected{item.generation, owner_.epoch, item.size_bytes, item.part_bytes,
                               KeyHash(keys_[index])};
   bool is_right = IsHeader(header, expected);
@@ -155,7 +155,8 @@ bool Reader::Verify(const Task& task, const HeaderBytes& header) {
   }
   ++context_->counters.corrupt;
   Session& session = context_->session;
-  (void)session.master().Notify(MessageType::kCorrupt, CorruptReport{keys_[index], item.generation},
+  (void)session.master().Notify(MessageType::kCorrupt,
+                                CorruptReport{keys_[index], item.generation, 0},
                                 session.CallDeadline());
   return false;
 }

@@ -24,13 +24,23 @@ class Reader {
     std::vector<Range> memory;  // overwritten, also when the read fails
   };
 
+  // One of those that were found: what it is, and where.
+  struct Item {
+    bool found = false;
+    uint64_t size_bytes = 0;
+    uint64_t part_bytes = 0;
+    uint64_t generation = 0;
+    std::vector<ExtentAddress> copies;
+    std::vector<uint32_t> checksums;
+  };
+
   // `items` were found, in the order of `keys`, under `lease`, asked for at `asked_s`.
   Reader(std::shared_ptr<Context> context, const Session::Identity& owner, uint64_t lease,
-         double asked_s, std::vector<std::string> keys, std::vector<LookupReply::Item> items);
+         double asked_s, std::vector<std::string> keys, std::vector<Item> items);
   ~Reader() { Close(); }
 
   size_t count() const { return items_.size(); }
-  const LookupReply::Item& item(size_t index) const { return items_[index]; }
+  const Item& item(size_t index) const { return items_[index]; }
 
   // Scatters part `part` of each object into its memory. False: a miss of at least one; nothing of
   // it is to be used. An error when the arguments are wrong.
@@ -52,16 +62,16 @@ class Reader {
 
   Result<Task> MakeTask(const Request& request, const Section& section) const;
   Status RunTasks(std::vector<Task>& tasks);
-  Status RunOnNode(const Placement& node, std::span<Task*> tasks);
+  Status RunOnNode(const ExtentAddress& node, std::span<Task*> tasks);
   Status Failed(const Status& status, uint64_t peer_id);
   bool Verify(const Task& task, const HeaderBytes& header);
-  const Placement* CopyOf(const Task& task) const;
+  const ExtentAddress* CopyOf(const Task& task) const;
 
   const std::shared_ptr<Context> context_;
   const Session::Identity owner_;
   const uint64_t lease_;
   const std::vector<std::string> keys_;
-  const std::vector<LookupReply::Item> items_;
+  const std::vector<Item> items_;
   std::shared_ptr<LeaseClock> clock_;
   std::atomic<bool> is_closed_{false};
 };

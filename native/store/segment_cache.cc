@@ -26,22 +26,22 @@ bool SegmentCache::IsDead(NodeId node) {
   return false;
 }
 
-Result<std::shared_ptr<RemoteSegment>> SegmentCache::Open(const Placement& placement,
+Result<std::shared_ptr<RemoteSegment>> SegmentCache::Open(const ExtentAddress& extent,
                                                           uint64_t peer_id, Deadline deadline) {
-  const auto entry = EntryOf({placement.node, peer_id});
+  const auto entry = EntryOf({extent.node, peer_id});
   std::lock_guard opening(entry->opening);
   // Asked after the wait for the lock: whoever had it may have found the node dead.
-  if (IsDead(placement.node)) {
-    return Status(Code::kPeerUnreachable, "the node at " + placement.endpoint + " failed just now");
+  if (IsDead(extent.node)) {
+    return Status(Code::kPeerUnreachable, "the node at " + extent.endpoint + " failed just now");
   }
   // Ids are never used twice, so equal before and after means equal all the while.
   const bool was_current = engine_->peer_id() == peer_id;
   if (was_current && entry->segment != nullptr) return entry->segment;
   const double wait_s = std::min(deadline.seconds_left(), kOpen_s);
   if (was_current) {
-    auto opened = engine_->OpenSegment(placement.endpoint, placement.node, Deadline::After(wait_s));
+    auto opened = engine_->OpenSegment(extent.endpoint, extent.node, Deadline::After(wait_s));
     if (!opened.ok()) {
-      Drop(placement.node, opened.status());
+      Drop(extent.node, opened.status());
       return opened.status();
     }
     if (engine_->peer_id() == peer_id) return entry->segment = std::move(opened).value();

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <utility>
 
-#include "store/messages.h"
+#include "store/layout.h"
 #include "transfer/engine.h"
 
 namespace mooncake::store {
@@ -19,9 +19,9 @@ class SegmentCache {
  public:
   explicit SegmentCache(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {}
 
-  // The segment of `placement`, opened under `peer_id`. kFenced when that is not the engine's
+  // The segment of `extent`, opened under `peer_id`. kFenced when that is not the engine's
   // current id: what was granted to one id must never be written under another.
-  Result<std::shared_ptr<RemoteSegment>> Open(const Placement& placement, uint64_t peer_id,
+  Result<std::shared_ptr<RemoteSegment>> Open(const ExtentAddress& extent, uint64_t peer_id,
                                               Deadline deadline);
 
   // An operation on it failed: the next one opens it anew; in a moment, unless it was this process

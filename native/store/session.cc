@@ -49,6 +49,7 @@ Result<Session::Identity> Session::SayHello(Deadline deadline) {
     Hello hello;
     hello.previous = old.id;
     hello.peer_id = peer_id;
+    hello.host_id = engine_->host_id();
     auto reply = master_.Call<HelloReply>(MessageType::kHello, hello, deadline);
     if (!reply.ok()) return reply.status();
     const HelloReply& answer = reply.value();

@@ -5,18 +5,18 @@
 namespace mooncake::store {
 
 Writer::Writer(std::shared_ptr<Context> context, const Session::Identity& owner,
-               const PutStart::Item& item, const PutStartReply::Item& grant)
+               const PutStart::Item& item, uint64_t generation, std::vector<ExtentAddress> copies)
     : context_(std::move(context)),
       owner_(owner),
       key_(item.key),
       put_id_(item.put_id),
-      generation_(grant.generation),
+      generation_(generation),
       size_bytes_(item.size_bytes),
       part_bytes_(item.part_bytes),
       part_done_(PartCount(size_bytes_, part_bytes_)),
       part_taken_(part_done_.size()),
       checksums_(ChunkCount(size_bytes_, part_bytes_)) {
-  for (const Placement& placement : grant.placements) copies_.push_back({placement, false, false});
+  for (ExtentAddress& extent : copies) copies_.push_back({std::move(extent), false, false});
 }
 
 Writer::~Writer() { Abort(); }
@@ -96,25 +96,25 @@ Status Writer::WriteCopies(uint64_t offset, std::span<const Range> memory) {
 }
 
 Status Writer::WriteCopy(size_t at, uint64_t offset, std::span<const Range> memory) {
-  Placement placement;
+  ExtentAddress extent;
   {
     std::lock_guard lock(mutex_);
     if (copies_[at].is_lost) return Status::Ok();
-    placement = copies_[at].placement;
+    extent = copies_[at].extent;
   }
   const Deadline deadline = context_->DataDeadline(TotalLength(memory));
-  auto segment = context_->segments.Open(placement, owner_.peer_id, deadline);
+  auto segment = context_->segments.Open(extent, owner_.peer_id, deadline);
   if (!segment.ok()) {
     LoseCopy(at, segment.status(), false);  // no byte of this was sent
     return Status::Ok();
   }
   std::vector<Piece> pieces;
-  AppendPieces(memory, placement.offset + offset, pieces);
+  AppendPieces(memory, extent.offset + offset, pieces);
   if (pieces.empty()) return Status::Ok();
   Engine& engine = context_->session.engine();
   const Status status = engine.Execute(Op::kWrite, segment.value(), pieces, {deadline});
   if (!status.ok() && !IsCallersFault(status)) {
-    context_->segments.Drop(placement.node, status);
+    context_->segments.Drop(extent.node, status);
     LoseCopy(at, status, true);
   }
   return status;
@@ -145,8 +145,8 @@ void Writer::WaitUntilQuiet(std::unique_lock<std::mutex>& lock) {
 }
 
 Status Writer::Commit() {
-  PutEnd end{owner_.id, {{}}};
-  MC_RETURN_IF_ERROR(PrepareEnd(end.items[0]));
+  PutEnd end{owner_.id, {}, {}};
+  MC_RETURN_IF_ERROR(PrepareEnd(end));
   Session& session = context_->session;
   auto reply =
       session.master().Call<PutEndReply>(MessageType::kPutEnd, end, session.CallDeadline());
@@ -159,7 +159,7 @@ Status Writer::Commit() {
   return FinishEnd(has_outcome ? reply.value().outcomes[0] : EndOutcome::kUnknown);
 }
 
-Status Writer::PrepareEnd(PutEnd::Item& item) {
+Status Writer::PrepareEnd(PutEnd& end) {
   std::unique_lock lock(mutex_);
   WaitUntilQuiet(lock);  // another thread may end it meanwhile
   if (phase_ != Phase::kOpen) return {Code::kClosed, "the writer was committed or aborted"};
@@ -170,10 +170,12 @@ Status Writer::PrepareEnd(PutEnd::Item& item) {
     }
   }
   phase_ = Phase::kEnding;
-  item = {put_id_, key_, generation_, checksums_, {}, {}};
-  for (const Target& copy : copies_) {
-    if (!copy.is_lost) continue;
-    (copy.is_dirty ? item.dirty : item.dropped).push_back(copy.placement.node);
+  PutEnd::Item& item = end.items.emplace_back(PutEnd::Item{put_id_, key_, generation_, {}, {}});
+  end.checksums.insert(end.checksums.end(), checksums_.begin(), checksums_.end());
+  for (uint64_t at = 0; at < copies_.size(); ++at) {
+    if (!copies_[at].is_lost) continue;
+    item.lost.push_back(at);
+    if (copies_[at].is_dirty) item.dirty.push_back(copies_[at].extent.node);
   }
   return Status::Ok();
 }
@@ -214,7 +216,7 @@ void Writer::Abort() {
 PutAbort::Item Writer::AbortItem() const {
   PutAbort::Item item{put_id_, {}};
   for (const Target& copy : copies_) {
-    if (copy.is_dirty) item.dirty.push_back(copy.placement.node);
+    if (copy.is_dirty) item.dirty.push_back(copy.extent.node);
   }
   return item;
 }

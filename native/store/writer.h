@@ -21,9 +21,9 @@ namespace mooncake::store {
 
 class Writer {
  public:
-  // `grant` was given to the session `owner` for `item`.
+  // The extents, one a copy, were granted to the session `owner` for `item`.
   Writer(std::shared_ptr<Context> context, const Session::Identity& owner,
-         const PutStart::Item& item, const PutStartReply::Item& grant);
+         const PutStart::Item& item, uint64_t generation, std::vector<ExtentAddress> copies);
   ~Writer();
 
   // Writes the headers. Called once, before any part.
@@ -41,7 +41,7 @@ class Writer {
   void Abort();
 
   // Commit in two steps, for batches: what to tell the master, and what it said.
-  Status PrepareEnd(PutEnd::Item& item);
+  Status PrepareEnd(PutEnd& end);
   Status FinishEnd(EndOutcome outcome);
   // The master could not be asked: it will be told to forget the put.
   void FailEnd();
@@ -53,7 +53,7 @@ class Writer {
  private:
   enum class Phase { kOpen, kEnding, kEnded };
   struct Target {
-    Placement placement;
+    ExtentAddress extent;
     bool is_lost = false;   // not to be part of the object
     bool is_dirty = false;  // bytes may still be under way to it
   };

@@ -30,11 +30,11 @@ void Await(Predicate is_so) {
   }
 }
 
-NodeRegister SomeNode() { return {1, kEpoch, "127.0.0.1:1", "host", 1 << 20}; }
+NodeRegister SomeNode() { return {1, kEpoch, "127.0.0.1:1", "host", "", "", 1 << 20}; }
 
 TEST(NobodyWithoutANameIsTakenIn) {
   MasterCore core({kEpoch, 3, 5});
-  EXPECT(core.Step(Hello{1, 0, 0}, 0).is_fenced);
+  EXPECT(core.Step(Hello{1, 0, 0, ""}, 0).is_fenced);
   NodeRegister node = SomeNode();
   node.node = 0;
   EXPECT(!core.Step(node, 0).is_known);
@@ -49,14 +49,16 @@ TEST(LookupWithAnAnswerTooLargeIsRefusedBeforeItIsMade) {
   constexpr uint64_t kParts = 60'000;  // of one byte, each with a checksum
   MasterCore core({kEpoch, 3, 5});
   core.Step(SomeNode(), 0);
-  core.Step(Hello{1, 0, 9}, 0);
-  const auto started = core.Step(PutStart{1, {{1, "key", kParts, 1, 1}}}, 0);
-  PutEnd::Item end{1, "key", started.items[0].generation, std::vector<uint32_t>(kParts), {}, {}};
-  EXPECT(core.Step(PutEnd{1, {end}}, 0).outcomes[0] == EndOutcome::kDone);
+  core.Step(Hello{1, 0, 9, ""}, 0);
+  const auto started = core.Step(
+      PutStart{1, {{}}, {{.put_id = 1, .key = "key", .size_bytes = kParts, .part_bytes = 1}}}, 0);
+  const PutEnd::Item end{1, "key", started.items[0].generation, {}, {}};
+  EXPECT(core.Step(PutEnd{1, {end}, std::vector<uint32_t>(kParts)}, 0).outcomes[0] ==
+         EndOutcome::kDone);
 
   const auto ask = [&](size_t times) {
     std::vector<uint8_t> body, answer;
-    Encode(Lookup{1, false, std::vector<std::string>(times, "key")}, body);
+    Encode(Lookup{1, false, false, {}, std::vector<std::string_view>(times, "key")}, body);
     DispatchContext context;
     return Dispatch(core, static_cast<uint8_t>(MessageType::kLookup), body, context, answer).code();
   };
@@ -70,12 +72,12 @@ TEST(LookupWithAnAnswerTooLargeIsRefusedBeforeItIsMade) {
 TEST(WholeBatchWhoseAbortOvertookItsStartTakesNoSpace) {
   MasterCore core({kEpoch, 3, 5});
   core.Step(SomeNode(), 0);
-  core.Step(Hello{1, 0, 9}, 0);
+  core.Step(Hello{1, 0, 9, ""}, 0);
   PutAbort abort{1, {}};
-  PutStart start{1, {}};
+  PutStart start{1, {{}}, {}};
   for (uint64_t put = 1; put <= 5000; ++put) {
     abort.items.push_back({put, {}});
-    start.items.push_back({put, "key-" + std::to_string(put), 8, 0, 1});
+    start.items.push_back({.put_id = put, .key = "key", .size_bytes = 8});
   }
   core.Step(abort, 0);
   core.Step(start, 0);
@@ -133,14 +135,14 @@ TEST(ReaderOfAnEarlierMasterDoesNotEndTheLeaseOfALaterOne) {
 
 TEST(CallersThatWaitForOneDeadNodeDoNotWaitInTurn) {
   const Fd deaf = ListenTcp({"127.0.0.1", 0}).value();  // the kernel connects, nobody answers
-  const Placement placement{1, LocalAddress(deaf).value().ToString(), 0};
+  const ExtentAddress extent{1, LocalAddress(deaf).value().ToString(), 0};
   const auto engine = Engine::Create({}).value();
   SegmentCache segments(engine);
   const double began_s = MonotonicSeconds();
   std::vector<std::thread> callers;
   for (int caller = 0; caller < 5; ++caller) {
     callers.emplace_back([&] {
-      const auto opened = segments.Open(placement, engine->peer_id(), Soon());
+      const auto opened = segments.Open(extent, engine->peer_id(), Soon());
       MC_CHECK(!opened.ok(), "a deaf node was opened");
     });
   }

@@ -6,6 +6,7 @@ Replay one seed with: python -m tests.store.test_master_sim SEED
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 from collections import OrderedDict
@@ -93,7 +94,7 @@ class World:
 
     def add_node(self):
         node = Node(self.fresh(), self.capacity, b"host:%d" % self.fresh())
-        reply = self.step(wire.NodeRegister(node.node, EPOCH, node.endpoint, b"h", node.capacity))
+        reply = self.step(wire.register(node.node, EPOCH, node.endpoint, node.capacity))
         assert reply.is_known
         node.beat_at = self.now
         self.nodes[node.node] = node
@@ -179,8 +180,9 @@ class World:
     def put_start(self, client):
         size = self.rng.choice([0, 1, 100, 4096, 60_000, int(2 ** self.rng.uniform(0, 18))])
         key = b"k%d" % self.rng.randrange(60)
-        item = wire.PutItem(self.fresh(), key, size, 0, self.rng.choice([1, 1, 2]))
-        reply = self.step(wire.PutStart(client.session, [item]))
+        item = wire.PutItem(self.fresh(), key, size)
+        start = wire.put_start(client.session, item, replicas=self.rng.choice([1, 1, 2]))
+        reply = self.step(start)
         if not reply.is_known:
             return self.hello(client)
         granted = reply.items[0]
@@ -188,13 +190,13 @@ class World:
             self.assert_really_full(size, reply.space)
         if granted.outcome != wire.STARTED:
             return None
-        places = [(place.node, place.offset) for place in granted.placements]
+        places = reply.places()
         assert len({node for node, _ in places}) == len(places)
         grant = Grant(item.put_id, key, size, granted.generation, reply.peer_id, places)
         assert reply.peer_id == client.peer_id
         self.claim(client, grant)
         client.open[grant.put_id] = grant
-        again = self.step(wire.PutStart(client.session, [item]))
+        again = self.step(start)
         assert again.items[0] == granted
 
     def assert_really_full(self, size, space):
@@ -211,15 +213,15 @@ class World:
             return
         grant = client.open.pop(self.rng.choice(list(client.open)))
         dirty = [n for n, _ in grant.places if self.rng.random() < 0.03]
-        end = wire.EndItem(
-            grant.put_id, grant.key, grant.generation, checksums(grant.size), [], dirty
-        )
-        reply = self.step(wire.PutEnd(client.session, [end]))
+        lost = [at for at, (node, _) in enumerate(grant.places) if node in dirty]
+        item = wire.EndItem(grant.put_id, grant.key, grant.generation, lost, dirty)
+        end = wire.PutEnd(client.session, [item], checksums(grant.size))
+        reply = self.step(end)
         if not reply.is_known:
             return self.hello(client)
         if reply.outcomes == [wire.DONE]:
             self.committed[grant.key] = (grant.generation, grant.size)
-            self.step(wire.PutEnd(client.session, [end]))
+            self.step(end)
         kept = [place for place in grant.places if place[0] not in dirty]
         self.settle(
             Grant(0, grant.key, grant.size, grant.generation, 0, kept),
@@ -244,18 +246,19 @@ class World:
 
     def lookup(self, client):
         keys = [b"k%d" % self.rng.randrange(60) for _ in range(self.rng.randint(1, 4))]
-        reply = self.step(wire.Lookup(client.session, self.rng.random() < 0.5, keys))
+        reply = self.step(wire.Lookup(client.session, self.rng.random() < 0.5, False, [], keys))
         if not reply.is_known:
             return self.hello(client)
-        held = []
+        held, places = [], iter(reply.places())
+        sums = b"".join(checksums(item.size_bytes) for item in reply.items)
+        assert reply.checksums == sums
         for key, item in zip(keys, reply.items, strict=True):
             if item.found:
                 assert self.committed[key] == (item.generation, item.size_bytes)
-                assert item.checksums == checksums(item.size_bytes)
-                for place in item.placements:
-                    writer, _, generation = self.extents[(place.node, place.offset)]
+                for node, offset in itertools.islice(places, item.copies):
+                    writer, _, generation = self.extents[(node, offset)]
                     assert (writer, generation) == (None, item.generation)
-                    held.append((place.node, place.offset, item.size_bytes))
+                    held.append((node, offset, item.size_bytes))
         if reply.lease:
             client.leases[reply.lease] = held
 
@@ -286,7 +289,7 @@ class World:
             for lease, held in client.leases.items():
                 client.leases[lease] = [each for each in held if each[0] != node.node]
         self.add_node()
-        reply = self.step(wire.NodeRegister(node.node, EPOCH, node.endpoint, b"h", node.capacity))
+        reply = self.step(wire.register(node.node, EPOCH, node.endpoint, node.capacity))
         assert not reply.is_known, "a lost node's memory must not come back"
 
     def say_again(self):
@@ -352,18 +355,18 @@ def test_a_store_keeps_its_promises_on_every_seed(seed):
 
 
 def put(core, session, key, size, now_s, put_id, replicas=1):
-    start = wire.PutStart(session, [wire.PutItem(put_id, key, size, 0, replicas)])
+    start = wire.put_start(session, wire.PutItem(put_id, key, size), replicas=replicas)
     granted = core.step(start, now_s).items[0]
     if granted.outcome == wire.STARTED:
-        end = wire.EndItem(put_id, key, granted.generation, checksums(size))
-        assert core.step(wire.PutEnd(session, [end]), now_s).outcomes == [wire.DONE]
+        end = wire.PutEnd(session, [wire.EndItem(put_id, key, granted.generation)], checksums(size))
+        assert core.step(end, now_s).outcomes == [wire.DONE]
     return granted
 
 
 def one_node(capacity=64 << 10, nodes=1):
     core = wire.Core(_native, epoch=EPOCH, client_ttl_s=TTL_S, lease_s=LEASE_S)
     for node in range(1, nodes + 1):
-        core.step(wire.NodeRegister(node, EPOCH, b"n:%d" % node, b"h", capacity), 0.0)
+        core.step(wire.register(node, EPOCH, b"n:%d" % node, capacity), 0.0)
     session = core.step(wire.Hello(0, 5), 0.0, fresh_id=9).session
     return core, session
 
@@ -382,7 +385,7 @@ def test_hits_are_at_least_95_percent_of_a_plain_lru():
             oracle[key] = True
             if len(oracle) > 100:
                 oracle.popitem(last=False)
-        reply = core.step(wire.Lookup(session, False, [key]), 0.0)
+        reply = core.step(wire.Lookup(session, False, False, [], [key]), 0.0)
         if reply.lease:
             hits += 1
             core.step(wire.Release(session, [reply.lease]), 0.0)
@@ -409,8 +412,10 @@ def test_pinned_space_is_refused_with_the_reason():
     core, session = one_node()
     for number in range(1, 9):
         put(core, session, b"%d" % number, 8000, 0.0, number)
-    core.step(wire.Lookup(session, False, [b"%d" % number for number in range(1, 9)]), 0.0)
-    start = wire.PutStart(session, [wire.PutItem(99, b"more", 8000)])
+    core.step(
+        wire.Lookup(session, False, False, [], [b"%d" % number for number in range(1, 9)]), 0.0
+    )
+    start = wire.put_start(session, wire.PutItem(99, b"more", 8000))
     reply = core.step(start, 0.0)
     assert reply.items[0].outcome == wire.OUT_OF_SPACE
     assert reply.space.evictable == 0
@@ -429,33 +434,34 @@ def test_two_writers_of_one_key_are_told_apart():
     core, session = one_node()
     other = core.step(wire.Hello(0, 6), 0.0, fresh_id=10).session
     item = wire.PutItem(1, b"k", 10)
-    first = core.step(wire.PutStart(session, [item]), 0.0).items[0]
+    first = core.step(wire.put_start(session, item), 0.0).items[0]
     assert first.outcome == wire.STARTED
-    assert core.step(wire.PutStart(other, [item]), 0.0).items[0].outcome == wire.BUSY
-    end = wire.EndItem(1, b"k", first.generation, checksums(10))
-    assert core.step(wire.PutEnd(other, [end]), 0.0).outcomes == [wire.UNKNOWN]
-    assert core.step(wire.PutEnd(session, [end]), 0.0).outcomes == [wire.DONE]
-    assert core.step(wire.PutStart(other, [item]), 0.0).items[0].outcome == wire.EXISTS
+    assert core.step(wire.put_start(other, item), 0.0).items[0].outcome == wire.BUSY
+    end = wire.EndItem(1, b"k", first.generation)
+    assert core.step(wire.PutEnd(other, [end], checksums(10)), 0.0).outcomes == [wire.UNKNOWN]
+    assert core.step(wire.PutEnd(session, [end], checksums(10)), 0.0).outcomes == [wire.DONE]
+    assert core.step(wire.put_start(other, item), 0.0).items[0].outcome == wire.EXISTS
 
 
 def test_an_abort_that_overtakes_its_start_is_obeyed():
     core, session = one_node()
     core.step(wire.PutAbort(session, [wire.AbortItem(1)]), 0.0)
-    start = wire.PutStart(session, [wire.PutItem(1, b"k", 10)])
+    start = wire.put_start(session, wire.PutItem(1, b"k", 10))
     assert core.step(start, 0.0).items[0].outcome == wire.ABORTED
     assert core.stats().space.used == 0
 
 
 def test_a_lost_writers_space_waits_for_the_fence_and_its_key_does_not():
     core, session = one_node()
-    core.step(wire.PutStart(session, [wire.PutItem(1, b"k", 1000)]), 0.0)
+    core.step(wire.put_start(session, wire.PutItem(1, b"k", 1000)), 0.0)
     for tick in range(1, 33):
         core.step(wire.NodeHeartbeat(1), tick / 10)
         core.native.tick(tick / 10)
     assert core.stats().space.quarantined == extent_bytes(1000)
     assert core.step(wire.Hello(0, 5), 3.3, fresh_id=11).is_fenced
     session = core.step(wire.Hello(0, 6), 3.3, fresh_id=12).session
-    assert put(core, session, b"k", 1000, 3.3, 1).placements[0].offset != 0
+    assert put(core, session, b"k", 1000, 3.3, 1).outcome == wire.STARTED
+    assert core.stats().space.used == 2 * extent_bytes(1000)
     assert core.step(wire.NodeHeartbeat(1), 3.3).fence == [5]
     assert core.step(wire.NodeHeartbeat(1, [5]), 3.4).fence == []
     assert core.stats().space.quarantined == 0
@@ -472,9 +478,9 @@ def test_a_master_that_stood_still_expels_nobody():
 def test_a_removed_object_is_invisible_at_once_and_kept_while_it_is_read():
     core, session = one_node()
     put(core, session, b"k", 1000, 0.0, 1)
-    lease = core.step(wire.Lookup(session, False, [b"k"]), 0.0).lease
+    lease = core.step(wire.Lookup(session, False, False, [], [b"k"]), 0.0).lease
     assert core.call(wire.REMOVE, wire.Keys([b"k"]), wire.Flags, 0.0).flags == b"\1"
-    assert not core.step(wire.Lookup(session, False, [b"k"]), 0.0).items[0].found
+    assert not core.step(wire.Lookup(session, False, False, [], [b"k"]), 0.0).items[0].found
     assert core.stats().space.used == extent_bytes(1000)
     core.step(wire.Release(session, [lease]), 0.0)
     assert core.stats().space.used == 0
@@ -485,7 +491,7 @@ def test_the_end_of_a_chain_is_evicted_before_its_beginning():
     chain = [b"c%d" % block for block in range(10)]
     for block, key in enumerate(chain):
         put(core, session, key, 1000, 0.0, block + 1)
-    lease = core.step(wire.Lookup(session, True, chain), 0.0).lease
+    lease = core.step(wire.Lookup(session, True, False, [], chain), 0.0).lease
     core.step(wire.Release(session, [lease]), 0.0)
     for number in range(3):
         put(core, session, b"new%d" % number, 1000, 0.0, 100 + number)
@@ -505,7 +511,7 @@ def test_a_suspected_node_is_not_used_and_comes_back_with_its_objects():
 def test_a_node_that_takes_new_memory_replaces_its_old_self():
     core, session = one_node()
     put(core, session, b"k", 1000, 0.0, 1)
-    core.step(wire.NodeRegister(2, EPOCH, b"n:1", b"h", 64 << 10), 0.1)
+    core.step(wire.register(2, EPOCH, b"n:1", 64 << 10), 0.1)
     stats = core.stats()
     assert [node.node for node in stats.nodes] == [2]
     assert (stats.objects, stats.space.used) == (0, 0)

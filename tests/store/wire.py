@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 from msgspec import Struct, msgpack
 
 
@@ -21,15 +23,15 @@ class Flags(Message):
     flags: bytes
 
 
-class Placement(Message):
+class NodeAddress(Message):
     node: int
     endpoint: bytes
-    offset: int
 
 
 class Hello(Message):
     previous: int
     peer_id: int
+    host_id: bytes = b"h"
 
 
 class HelloReply(Message):
@@ -51,27 +53,63 @@ class HeartbeatReply(Message):
     ended: list[int]
 
 
+NO_PIN, SOFT_PIN, HARD_PIN = range(3)
+
+
+class PutOptions(Message):
+    replicas: int = 1
+    is_strict: bool = False
+    is_upsert: bool = False
+    pin: int = NO_PIN
+    soft_pin_us: int = 0
+    has_checksums: bool = True
+    preferred: list[bytes] = []
+
+
 class PutItem(Message):
     put_id: int
     key: bytes
     size_bytes: int
     part_bytes: int = 0
-    replicas: int = 1
+    options: int = 0
+    parent: bytes = b""
+    depth: int = 0
+    group: bytes = b""
+    group_size: int = 0
 
 
 class PutStart(Message):
     session: int
+    options: list[PutOptions]
     items: list[PutItem]
 
 
-STARTED, EXISTS, BUSY, OUT_OF_SPACE, ABORTED, INVALID = range(6)
-DONE, UNKNOWN, END_INVALID = range(3)
+(
+    STARTED,
+    EXISTS,
+    BUSY,
+    OUT_OF_SPACE,
+    ABORTED,
+    INVALID,
+    MAKING_ROOM,
+    NOT_ADMITTED,
+    TOO_FEW_NODES,
+) = range(9)
+DONE, UNKNOWN, END_INVALID, SUPERSEDED = range(4)
 
 
 class Grant(Message):
     outcome: int
     generation: int
-    placements: list[Placement]
+    stripe_bytes: int
+    copies: int
+
+
+def places(reply):
+    """Return (node, offset) of each placement of a reply."""
+    return [
+        (reply.nodes[at].node, offset) for at, offset in struct.iter_unpack("<IQ", reply.placements)
+    ]
 
 
 class Space(Message):
@@ -87,21 +125,27 @@ class PutStartReply(Message):
     is_known: bool
     peer_id: int
     items: list[Grant]
+    nodes: list[NodeAddress]
+    placements: bytes
     space: Space
+
+    def places(self):
+        """Return (node, offset) of each placement, in the order of the items."""
+        return places(self)
 
 
 class EndItem(Message):
     put_id: int
     key: bytes
     generation: int
-    checksums: bytes
-    dropped: list[int] = []
+    lost: list[int] = []
     dirty: list[int] = []
 
 
 class PutEnd(Message):
     session: int
     items: list[EndItem]
+    checksums: bytes
 
 
 class AbortItem(Message):
@@ -122,22 +166,32 @@ class PutEndReply(Message):
 class Lookup(Message):
     session: int
     stop_at_miss: bool
+    is_pin: bool
+    released: list[int]
     keys: list[bytes]
 
 
 class Found(Message):
     found: bool
+    has_checksums: bool
     size_bytes: int
     part_bytes: int
+    stripe_bytes: int
     generation: int
-    placements: list[Placement]
-    checksums: bytes
+    copies: int
 
 
 class LookupReply(Message):
     is_known: bool
     lease: int
     items: list[Found]
+    nodes: list[NodeAddress]
+    placements: bytes
+    checksums: bytes
+
+    def places(self):
+        """Return (node, offset) of each placement, in the order of the items."""
+        return places(self)
 
 
 class Release(Message):
@@ -148,6 +202,7 @@ class Release(Message):
 class Corrupt(Message):
     key: bytes
     generation: int
+    node: int = 0
 
 
 class NodeRegister(Message):
@@ -155,12 +210,30 @@ class NodeRegister(Message):
     epoch: int
     endpoint: bytes
     host_id: bytes
+    name: bytes
+    domain: bytes
     capacity_bytes: int
+
+
+class CopyOrder(Message):
+    order: int
+    nodes: list[NodeAddress]
+    sources: bytes
+    offset: int
+    size_bytes: int
+    part_bytes: int
+    checksums: bytes
+
+
+class CopyResult(Message):
+    order: int
+    is_done: bool
 
 
 class NodeHeartbeat(Message):
     node: int
     fenced: list[int] = []
+    finished: list[CopyResult] = []
 
 
 class NodeReply(Message):
@@ -168,12 +241,15 @@ class NodeReply(Message):
     epoch: int
     client_ttl_us: int
     fence: list[int]
+    orders: list[CopyOrder]
 
 
 class NodeStats(Message):
     node: int
     endpoint: bytes
     host_id: bytes
+    name: bytes
+    domain: bytes
     capacity: int
     used: int
     quarantined: int
@@ -237,3 +313,13 @@ class Core:
 
     def stats(self, now_s=0.0):
         return self.call(STATS, One(), Stats, now_s)
+
+
+def put_start(session, *items, **options):
+    """Return a PutStart of items that share one set of options."""
+    return PutStart(session, [PutOptions(**options)], list(items))
+
+
+def register(node, epoch, endpoint, capacity, *, host=b"h", name=b"", domain=b""):
+    """Return a NodeRegister; without a domain of its own each node is one."""
+    return NodeRegister(node, epoch, endpoint, host, name, domain or endpoint, capacity)
