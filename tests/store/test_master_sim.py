@@ -519,7 +519,7 @@ def test_a_node_that_takes_new_memory_replaces_its_old_self():
 
 def test_memory_of_an_earlier_epoch_is_not_taken():
     core, _ = one_node()
-    reply = core.step(wire.NodeRegister(8, EPOCH + 1, b"n:8", b"h", 1 << 20), 0.0)
+    reply = core.step(wire.register(8, EPOCH + 1, b"n:8", 1 << 20), 0.0)
     assert (reply.is_known, reply.epoch) == (False, EPOCH)
 
 
