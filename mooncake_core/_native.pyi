@@ -400,6 +400,27 @@ class StoreClient:
 
     def close(self) -> None: ...
 
+class NodeView:
+    """A node as placement sees it."""
+
+    @staticmethod
+    def make(name: str, *, domain: int, host: int = 0, capacity_bytes: int, free_bytes: int, evictable_bytes: int = 0, is_open: bool = True) -> NodeView: ...
+
+class Placement:
+    """On which nodes an object's bytes go."""
+
+    @staticmethod
+    def make(strategy: str, *, seed: int = 0) -> Placement: ...
+
+    @staticmethod
+    def strategies() -> list[str]: ...
+
+    @staticmethod
+    def count_domains(nodes: Sequence[NodeView]) -> int: ...
+
+    def place(self, nodes: Sequence[NodeView], *, bytes: int, copies: int = 1, host: int = 4294967295, preferred: Sequence[str] = []) -> list[int]:
+        """Return the indices of the nodes that get a copy."""
+
 class PathProbe:
     """What native/transfer/probe.h found of one path."""
 

@@ -131,6 +131,7 @@ void bind_store(nb::module_& m) {
   BindServer(m);
   BindNode(m);
   BindStoreClient(m);
+  BindPlacement(m);
 }
 
 }  // namespace mooncake

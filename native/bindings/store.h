@@ -6,5 +6,6 @@
 namespace mooncake {
 
 void BindStoreClient(nanobind::module_& m);
+void BindPlacement(nanobind::module_& m);
 
 }  // namespace mooncake

@@ -1,0 +1,118 @@
+#include "store/placement.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace mooncake::store {
+
+struct Placement::Strategy {
+  std::string_view name;
+  double (Placement::*score)(const NodeView& node, uint32_t slot, const Wish& wish);
+};
+
+const Placement::Strategy Placement::kStrategies[] = {
+    {"free-ratio-first", &Placement::FreeRatio},
+    {"random", &Placement::AnyOrder},
+    {"round-robin", &Placement::InTurn},
+    {"local-first", &Placement::LocalFirst},
+};
+
+Result<std::unique_ptr<Placement>> Placement::Make(std::string_view strategy, uint64_t seed) {
+  std::string known;
+  for (const Strategy& one : kStrategies) {
+    if (one.name == strategy) return std::unique_ptr<Placement>(new Placement(one, seed));
+    known += (known.empty() ? "" : ", ") + std::string(one.name);
+  }
+  return Status(Code::kInvalidArgument,
+                "placement '" + std::string(strategy) + "' is not known; there are: " + known);
+}
+
+std::vector<std::string> Placement::Strategies() {
+  std::vector<std::string> names;
+  for (const Strategy& one : kStrategies) names.emplace_back(one.name);
+  return names;
+}
+
+void Placement::Begin(std::span<const NodeView> nodes, const Wish& wish) {
+  candidates_.clear();
+  node_count_ = static_cast<uint32_t>(nodes.size());
+  for (uint32_t slot = 0; slot < node_count_; ++slot) {
+    const NodeView& node = nodes[slot];
+    if (!node.is_open || node.free_bytes + node.evictable_bytes < wish.bytes) continue;
+    const auto named = std::ranges::find(wish.preferred, node.name);
+    candidates_.push_back({.slot = slot,
+                           .domain = node.domain,
+                           .preference = static_cast<uint32_t>(named - wish.preferred.begin()),
+                           .score = (this->*strategy_.score)(node, slot, wish)});
+  }
+}
+
+// A choice is a scan: most objects need one or two, which is less than sorting.
+uint32_t Placement::Next() {
+  Candidate* best = nullptr;
+  for (Candidate& one : candidates_) {
+    if (one.is_named) continue;
+    const bool is_better = best == nullptr || one.preference < best->preference ||
+                           (one.preference == best->preference && one.score > best->score);
+    if (is_better) best = &one;
+  }
+  if (best == nullptr) return kNone;
+  best->is_named = true;
+  return best->slot;
+}
+
+void Placement::Rewind() {
+  for (Candidate& one : candidates_) one.is_named = false;
+}
+
+void Placement::Exclude(uint32_t domain) {
+  std::erase_if(candidates_, [domain](const Candidate& one) { return one.domain == domain; });
+}
+
+void Placement::Take(uint32_t slot) {
+  const auto found = std::ranges::find(candidates_, slot, &Candidate::slot);
+  MC_CHECK(found != candidates_.end(), "node %u is no candidate", slot);
+  turn_ = slot + 1;
+  Exclude(found->domain);
+}
+
+// Quadratic in the domains; asked only for what must have all its copies.
+uint32_t Placement::CountDomains(std::span<const NodeView> nodes) {
+  uint32_t count = 0;
+  for (size_t at = 0; at < nodes.size(); ++at) {
+    const auto before = nodes.first(at);
+    count += nodes[at].is_open && std::ranges::none_of(before, [&](const NodeView& other) {
+               return other.is_open && other.domain == nodes[at].domain;
+             });
+  }
+  return count;
+}
+
+// splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+uint64_t Placement::Random() {
+  uint64_t z = random_ += 0x9e3779b97f4a7c15;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+double Placement::FreeRatio(const NodeView& node, uint32_t, const Wish&) {
+  return static_cast<double>(node.free_bytes) / static_cast<double>(node.capacity_bytes);
+}
+
+double Placement::AnyOrder(const NodeView&, uint32_t, const Wish&) {
+  return static_cast<double>(Random() >> 11);
+}
+
+double Placement::InTurn(const NodeView&, uint32_t slot, const Wish&) {
+  const uint32_t turns = (slot + node_count_ - turn_ % node_count_) % node_count_;
+  return -static_cast<double>(turns);
+}
+
+double Placement::LocalFirst(const NodeView& node, uint32_t slot, const Wish& wish) {
+  const bool is_local = wish.host != Wish::kNoHost && node.host == wish.host;
+  return FreeRatio(node, slot, wish) + (is_local ? 2 : 0);
+}
+
+}  // namespace mooncake::store
