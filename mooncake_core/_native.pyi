@@ -275,7 +275,16 @@ class Allocator:
     def allocate(self, bytes: int) -> tuple[int, int] | None:
         """Return (offset, block), or None when no free extent is that large."""
 
-    def free(self, block: int) -> None: ...
+    def free(self, block: int) -> int:
+        """Return the free block that holds the range now."""
+
+    def replay(self, sizes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')]) -> None:
+        """
+        Carry out many: a size above 0 is allocated, and its offset or -1 written; a size of -n frees what operation n - 1 was granted, if it was and is not freed yet.
+        """
+
+    @property
+    def fragmentation(self) -> float: ...
 
     def check(self) -> None:
         """End the process if an invariant does not hold."""
@@ -541,6 +550,63 @@ class PathScheduler:
     @property
     def up(self) -> int:
         """A mask of paths."""
+
+class EvictionClass(enum.Enum):
+    """Victims come from the first that has any."""
+
+    kExtra = 0
+
+    kLeaf = 1
+
+    kInterior = 2
+
+    kSoftPinned = 3
+
+    kHeld = 4
+
+class Eviction:
+    """In which order things go, by small ids. See eviction.h."""
+
+    def __init__(self, policy: str) -> None: ...
+
+    def insert(self, id: int, class_: EvictionClass, *, depth: int = 0) -> None: ...
+
+    def touch(self, id: int) -> None: ...
+
+    def set_class(self, id: int, class_: EvictionClass, *, goes_next: bool = False) -> None: ...
+
+    def remove(self, id: int) -> None: ...
+
+    def victim(self, limit: EvictionClass = EvictionClass.kSoftPinned) -> int | None:
+        """Return who goes first, or None."""
+
+    def next(self, id: int, limit: EvictionClass = EvictionClass.kSoftPinned) -> int | None:
+        """Return who goes after `id`."""
+
+    def class_of(self, id: int) -> EvictionClass: ...
+
+    def count_of(self, class_: EvictionClass) -> int: ...
+
+    def __contains__(self, id: int) -> bool: ...
+
+    def __len__(self) -> int: ...
+
+    def check(self) -> None:
+        """End the process if an invariant does not hold."""
+
+def eviction_names() -> list[str]: ...
+
+def replay(keys: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], capacity_blocks: int, policy: str) -> int:
+    """Return how many accesses hit a cache of so many blocks."""
+
+class Admission:
+    """Which puts are worth it."""
+
+    def __init__(self, policy: str, *, window_s: float = 3600.0, keys: int = 1048576) -> None: ...
+
+    def admit(self, key_hash: int, bytes: int, *, now_s: float) -> bool: ...
+
+def admission_names() -> list[str]: ...
 
 def memcpy_rate(threads: int, block_bytes: int, span_bytes: int, seconds: float) -> float:
     """

@@ -26,6 +26,7 @@ void bind_transfer(nanobind::module_& m);
 void bind_store(nanobind::module_& m);
 void bind_probe(nanobind::module_& m);
 void bind_scheduler(nanobind::module_& m);
+void bind_policy(nanobind::module_& m);
 void bind_bench(nanobind::module_& m);
 
 }  // namespace mooncake

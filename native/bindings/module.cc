@@ -62,5 +62,6 @@ NB_MODULE(_native, m) {
   mooncake::bind_store(m);
   mooncake::bind_probe(m);
   mooncake::bind_scheduler(m);
+  mooncake::bind_policy(m);
   mooncake::bind_bench(m);
 }

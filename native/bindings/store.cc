@@ -2,11 +2,14 @@
 #include "bindings/store.h"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
+
+#include <utility>
 
 #include "bindings/bindings.h"
 #include "bindings/gil.h"
@@ -29,6 +32,28 @@ nb::bytes Bytes(const std::vector<uint8_t>& data) {
   return nb::bytes(reinterpret_cast<const char*>(data.data()), data.size());
 }
 
+using Sizes = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Offsets = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+void ReplayAllocations(Allocator& self, const Sizes& sizes, const Offsets& offsets) {
+  if (offsets.size() != sizes.size()) {
+    throw StatusError{Status(Code::kInvalidArgument, "as many offsets as sizes are wanted")};
+  }
+  const ReleaseGil release;
+  std::vector<uint32_t> blocks(sizes.size(), Allocator::kNone);
+  for (size_t at = 0; at < sizes.size(); ++at) {
+    offsets(at) = -1;
+    if (const int64_t size = sizes(at); size > 0) {
+      const auto extent = self.Allocate(size);
+      if (!extent) continue;
+      offsets(at) = static_cast<int64_t>(extent->offset);
+      blocks[at] = extent->block;
+    } else if (const size_t freed = -size - 1; freed < at && blocks[freed] != Allocator::kNone) {
+      self.Free(std::exchange(blocks[freed], Allocator::kNone));
+    }
+  }
+}
+
 void BindAllocator(nb::module_& m) {
   nb::class_<Allocator>(m, "Allocator", "Extents of [0, capacity_bytes), 64-byte granularity.")
       .def(nb::init<uint64_t>(), nb::arg("capacity_bytes"))
@@ -40,7 +65,14 @@ void BindAllocator(nb::module_& m) {
             return std::pair(extent->offset, extent->block);
           },
           nb::arg("bytes"), "Return (offset, block), or None when no free extent is that large.")
-      .def("free", &Allocator::Free, nb::arg("block"))
+      .def("free", &Allocator::Free, nb::arg("block"),
+           "Return the free block that holds the range now.")
+      .def(
+          "replay", &ReplayAllocations, nb::arg("sizes").noconvert(),
+          nb::arg("offsets").noconvert(),
+          "Carry out many: a size above 0 is allocated, and its offset or -1 written; a size of -n "
+          "frees what operation n - 1 was granted, if it was and is not freed yet.")
+      .def_prop_ro("fragmentation", &Allocator::fragmentation)
       .def("check", &Allocator::Check, "End the process if an invariant does not hold.")
       .def_prop_ro("used_bytes", &Allocator::used_bytes)
       .def_prop_ro("capacity_bytes", &Allocator::capacity_bytes)

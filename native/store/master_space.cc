@@ -133,7 +133,10 @@ void MasterCore::ReleaseCopy(uint32_t index, size_t at, const uint64_t* dirty_pe
   Node& node = nodes_[copy.node];
   ListOf(object, copy.node).Remove(objects_, copy.node, index, bytes);
   object.DropCopy(at);
-  if (dirty_peer == nullptr) return node.allocator->Free(copy.block);
+  if (dirty_peer == nullptr) {
+    node.allocator->Free(copy.block);
+    return;
+  }
   auto& quarantine = node.quarantine[*dirty_peer];
   if (quarantine.extents.empty()) ++counters_.fences;
   quarantine.extents.push_back({copy.offset, bytes, copy.block});

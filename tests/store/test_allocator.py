@@ -89,3 +89,37 @@ def test_the_whole_pool_is_one_extent():
 
 def test_a_capacity_that_is_no_multiple_of_the_granularity_is_rounded_down():
     assert _native.Allocator(1000).capacity_bytes == 960
+
+
+def test_fragmentation_is_the_share_outside_the_largest_free_extent():
+    pool = _native.Allocator(UNIT * 8)
+    blocks = [pool.allocate(UNIT)[1] for _ in range(8)]
+    assert pool.fragmentation == 0
+    for index in (0, 2, 3, 4):
+        pool.free(blocks[index])
+    assert pool.fragmentation == pytest.approx(1 / 4)
+
+
+def test_a_freed_block_is_joined_with_its_free_neighbours():
+    pool = _native.Allocator(UNIT * 3)
+    blocks = [pool.allocate(UNIT)[1] for _ in range(3)]
+    pool.free(blocks[0])
+    pool.free(blocks[2])
+    whole = pool.free(blocks[1])
+    assert pool.largest_free_extent == UNIT * 3
+    assert pool.allocate(UNIT * 3) == (0, whole)
+
+
+def test_the_block_that_was_freed_last_is_found_among_many_of_its_class():
+    pool = _native.Allocator(1 << 24)
+    sizes = [UNIT * 1025] + [UNIT * 1024] * 200
+    granted = []
+    for size in sizes:
+        granted.append(pool.allocate(size)[1])
+        pool.allocate(UNIT)
+    while pool.allocate(UNIT * 1024):
+        pass
+    for block in reversed(granted):
+        pool.free(block)
+    assert pool.largest_free_extent == UNIT * 1025
+    assert pool.allocate(UNIT * 1025) is not None
