@@ -3,6 +3,8 @@
 #include <array>
 #include <cstring>
 
+#include "base/crc32c_fold.h"
+
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 #define MC_CRC_TARGET __attribute__((target("sse4.2")))
@@ -16,7 +18,9 @@
 namespace mooncake {
 namespace {
 
-constexpr uint32_t kPolynomial = 0x82f63b78;
+using crc32c::kOne;
+using crc32c::kPolynomial;
+using crc32c::TimesX;
 
 constexpr std::array<std::array<uint32_t, 256>, 8> MakeTables() {
   std::array<std::array<uint32_t, 256>, 8> tables{};
@@ -35,6 +39,24 @@ constexpr std::array<std::array<uint32_t, 256>, 8> MakeTables() {
 }
 
 constexpr auto kTables = MakeTables();
+
+constexpr uint32_t Product(uint32_t a, uint32_t b) {
+  uint32_t product = 0;
+  for (; a != 0; a <<= 1, b = TimesX(b)) {
+    if ((a & kOne) != 0) product ^= b;
+  }
+  return product;
+}
+
+// x^8, x^16, x^32, ...: what 1, 2, 4, ... more bytes multiply by.
+constexpr std::array<uint32_t, 64> MakePowers() {
+  std::array<uint32_t, 64> powers{};
+  powers[0] = kOne >> 8;
+  for (size_t k = 1; k < powers.size(); ++k) powers[k] = Product(powers[k - 1], powers[k - 1]);
+  return powers;
+}
+
+constexpr auto kPowers = MakePowers();
 
 uint64_t Load64(const uint8_t* data) {
   uint64_t word;
@@ -129,7 +151,22 @@ uint32_t Crc32cByTable(const void* bytes, size_t size, uint32_t value) {
   return ~crc;
 }
 
+uint32_t Crc32cCombine(uint32_t a, uint32_t b, uint64_t b_bytes) {
+  for (size_t k = 0; b_bytes != 0; ++k, b_bytes >>= 1) {
+    if ((b_bytes & 1) != 0) a = Product(kPowers[k], a);
+  }
+  return a ^ b;
+}
+
 uint32_t Crc32c(const void* data, size_t size, uint32_t crc) {
+#ifdef MC_CRC_FOLDS
+  if (size >= crc32c::kFoldBytes && crc32c::CpuFolds()) {
+    const auto* bytes = static_cast<const uint8_t*>(data);
+    const size_t folded = size / 64 * 64;
+    crc = crc32c::Fold<crc32c::FoldCopy::kNone>(nullptr, bytes, folded, crc);
+    return Crc32c(bytes + folded, size - folded, crc);
+  }
+#endif
 #ifdef MC_CRC_TARGET
   static const bool has_instruction = CpuHasCrc();
   if (has_instruction) return Crc32cByInstruction(static_cast<const uint8_t*>(data), size, crc);

@@ -24,6 +24,24 @@ TEST(InstructionAndTableAgreeAtEveryLengthAndAlignment) {
   }
 }
 
+TEST(ChecksumsOfAdjacentRunsAreJoined) {
+  std::mt19937_64 random(2);
+  std::vector<uint8_t> data(300'000);
+  for (auto& byte : data) byte = static_cast<uint8_t>(random());
+  for (const size_t second : {0u, 1u, 7u, 64u, 4'095u, 65'536u, 262'144u, 299'999u, 300'000u}) {
+    const size_t first = data.size() - second;
+    const uint32_t a = Crc32cByTable(data.data(), first);
+    const uint32_t b = Crc32cByTable(&data[0] + first, second);
+    EXPECT(Crc32cCombine(a, b, second) == Crc32cByTable(data.data(), data.size()));
+  }
+  // Zeros are added one by one as well as 2^40 at once.
+  uint32_t doubled = Crc32c("", 1);
+  for (uint64_t size = 1; size < uint64_t{1} << 40; size *= 2) {
+    doubled = Crc32cCombine(doubled, doubled, size);
+  }
+  EXPECT(Crc32cCombine(0, doubled, uint64_t{1} << 40) == doubled);
+}
+
 TEST(AddressesAreReadAndWritten) {
   const auto is = [](const char* text, const char* host, int port) {
     const auto address = ParseAddress(text);

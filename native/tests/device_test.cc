@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/crc32c.h"
 #include "tests/test.h"
 #include "transfer/engine.h"
 
@@ -208,6 +209,37 @@ TEST(ABatchMayMixHostMemoryAndGpus) {
     EXPECT(pair.Execute(Op::kRead, pieces).ok());
     EXPECT(host == before && gpu0.content() == first && gpu1.content() == second);
     EXPECT(pair.user->UnregisterBuffer(at, size).ok());
+  }
+}
+
+// Cut by the halves of a bounce, or not.
+TEST(BytesOfGpusHaveChecksumsToo) {
+  for (const SameHost same_host : kBothWays) {
+    const Pair pair(same_host);
+    const Bytes content = Random(kManyBytes, 9);
+    Bytes host = Random(4096, 10);
+    const DeviceMemory source(0, content), target(1, kManyBytes);
+    pair.Register(source);
+    pair.Register(target);
+    const auto at = reinterpret_cast<uint64_t>(host.data());
+    EXPECT(pair.user->RegisterBuffer(at, host.size()).ok());
+    const uint64_t lengths[] = {64, 4096, 0, kManyBytes - 64 - 2 * 4096, 4096};
+    std::vector<uint32_t> expected;
+    for (const Op op : {Op::kWrite, Op::kRead}) {
+      std::vector<Piece> pieces;
+      uint64_t offset = 0;
+      for (const uint64_t length : lengths) {
+        const uint64_t base = op == Op::kWrite ? source.address() : target.address();
+        const bool is_host = pieces.size() == 4;
+        pieces.push_back({is_host ? at : base + offset, offset, length});
+        const uint8_t* bytes = is_host ? host.data() : content.data() + offset;
+        if (op == Op::kWrite) expected.push_back(Crc32c(bytes, length));
+        offset += length;
+      }
+      std::vector<uint32_t> checksums(pieces.size(), 1);
+      EXPECT(pair.Execute(op, pieces, {.deadline = Soon(), .checksums = checksums}).ok());
+      EXPECT(checksums == expected);
+    }
   }
 }
 

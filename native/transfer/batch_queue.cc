@@ -16,6 +16,7 @@ bool IsSmall(const SubmittedBatch& batch) {
 
 bool FitTogether(const SubmittedBatch& a, const SubmittedBatch& b) {
   return a.remote == b.remote && a.op == b.op &&
+         a.options.checksums.empty() == b.options.checksums.empty() &&
          a.claim->footprint().location == b.claim->footprint().location;
 }
 

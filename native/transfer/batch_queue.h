@@ -2,7 +2,8 @@
 //
 // The rule: foreground batches go first, in the order they came; but after kForegroundRun of them
 // in a row a background batch that waits goes. A small batch takes other small ones along that
-// wait for the same remote segment, with the same direction and priority: together they are one
+// wait for the same remote segment, with the same direction and priority, all with checksums or
+// all without: together they are one
 // batch for the transport, at most kTogetherPieces and kTogetherBytes large.
 //
 // Pure. Thread safety: one thread at a time.

@@ -35,6 +35,15 @@ void EndThoseThatGiveUp(BatchGroup& group) {
   }
 }
 
+// Gives each batch what was found out about its pieces.
+void HandOut(std::span<const uint32_t> checksums, const BatchGroup& group) {
+  for (const SubmittedBatch& batch : group) {
+    const auto own = batch.options.checksums;
+    std::copy_n(checksums.begin(), own.size(), own.begin());
+    checksums = checksums.subspan(own.size());
+  }
+}
+
 // Until the first of them gives up.
 Status CarryTogether(const BatchGroup& group) {
   const SubmittedBatch& first = group.front();
@@ -49,7 +58,12 @@ Status CarryTogether(const BatchGroup& group) {
       options.deadline = batch.options.deadline;
     }
   }
-  return Carry(first.op, *first.remote, pieces, first.claim->footprint(), options, {});
+  std::vector<uint32_t> checksums(first.options.checksums.empty() ? 0 : pieces.size());
+  options.checksums = checksums;
+  const Status status =
+      Carry(first.op, *first.remote, pieces, first.claim->footprint(), options, {});
+  HandOut(checksums, group);
+  return status;
 }
 
 bool IsInterruption(const Status& status) {

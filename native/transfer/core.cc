@@ -233,8 +233,15 @@ std::vector<std::shared_ptr<Peer>> Core::TakePeers() {
 
 // What can be said of a batch before its local memory is looked at.
 Status Core::Admit(Op op, const RemoteSegment& remote, std::span<const Piece> pieces,
-                   const Note& note) const {
+                   size_t checksum_count, const Note& note) const {
   MC_RETURN_IF_ERROR(CheckOpen());
+  if (checksum_count != 0 && checksum_count != pieces.size()) {
+    return Status(
+        Code::kInvalidArgument,
+        std::to_string(checksum_count) + " checksums for " +
+            (pieces.empty() ? "a batch that has none"
+                            : std::to_string(pieces.size()) + " pieces; one for each is right"));
+  }
   if (op == Op::kWrite && remote.is_read_only()) return ReadOnly(remote.id());
   const uint64_t size_bytes = remote.size_bytes();
   for (const Piece& piece : pieces) {
@@ -252,7 +259,7 @@ Status Core::Admit(Op op, const RemoteSegment& remote, std::span<const Piece> pi
 
 Status Core::Execute(Op op, const RemoteSegment& remote, std::span<const Piece> pieces,
                      const BatchOptions& options, const Note& note) {
-  MC_RETURN_IF_ERROR(Admit(op, remote, pieces, note));
+  MC_RETURN_IF_ERROR(Admit(op, remote, pieces, options.checksums.size(), note));
   const auto claim = buffers_.Use(op, pieces);
   if (!claim.ok()) return claim.status();
   return Carry(op, remote, pieces, claim.value().footprint(), options, note);
@@ -261,7 +268,7 @@ Status Core::Execute(Op op, const RemoteSegment& remote, std::span<const Piece> 
 Result<std::shared_ptr<Transfer>> Core::Submit(Op op, std::shared_ptr<RemoteSegment> remote,
                                                std::vector<Piece> pieces,
                                                const BatchOptions& options, const Note& note) {
-  MC_RETURN_IF_ERROR(Admit(op, *remote, pieces, note));
+  MC_RETURN_IF_ERROR(Admit(op, *remote, pieces, options.checksums.size(), note));
   auto claim = buffers_.Use(op, pieces);
   if (!claim.ok()) return claim.status();
   const uint64_t size_bytes = TotalBytes(pieces);
@@ -273,14 +280,14 @@ Result<std::shared_ptr<Transfer>> Core::Submit(Op op, std::shared_ptr<RemoteSegm
 Result<std::shared_ptr<PreparedTransfer>> Core::Prepare(Op op,
                                                         std::shared_ptr<RemoteSegment> remote,
                                                         std::span<const Piece> pieces) {
-  MC_RETURN_IF_ERROR(Admit(op, *remote, pieces, {}));
+  MC_RETURN_IF_ERROR(Admit(op, *remote, pieces, 0, {}));
   const auto claim = buffers_.Use(op, pieces);
   if (!claim.ok()) return claim.status();
   return std::make_shared<PreparedTransfer>(op, std::move(remote), Joined(pieces));
 }
 
 Status Core::Execute(PreparedTransfer& prepared, const BatchOptions& options, const Note& note) {
-  MC_RETURN_IF_ERROR(Admit(prepared.op(), *prepared.remote(), {}, note));
+  MC_RETURN_IF_ERROR(Admit(prepared.op(), *prepared.remote(), {}, options.checksums.size(), note));
   const auto claim = prepared.Use(buffers_);
   if (!claim.ok()) return claim.status();
   return Carry(prepared.op(), *prepared.remote(), *prepared.pieces(), claim.value().footprint(),
@@ -289,7 +296,7 @@ Status Core::Execute(PreparedTransfer& prepared, const BatchOptions& options, co
 
 Result<std::shared_ptr<Transfer>> Core::Submit(PreparedTransfer& prepared,
                                                const BatchOptions& options, const Note& note) {
-  MC_RETURN_IF_ERROR(Admit(prepared.op(), *prepared.remote(), {}, note));
+  MC_RETURN_IF_ERROR(Admit(prepared.op(), *prepared.remote(), {}, options.checksums.size(), note));
   auto claim = prepared.Use(buffers_);
   if (!claim.ok()) return claim.status();
   return Submit({prepared.op(), prepared.remote(), prepared.pieces(), prepared.size_bytes(),

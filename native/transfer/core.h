@@ -70,7 +70,7 @@ class Core {
   void Withdraw(const Segment& segment);
   void WithdrawAll();
   Status Admit(Op op, const RemoteSegment& remote, std::span<const Piece> pieces,
-               const Note& note) const;
+               size_t checksum_count, const Note& note) const;
   Result<std::shared_ptr<Transfer>> Submit(SubmittedBatch batch);
   Result<Found> FindPeer(const std::string& endpoint, uint64_t engine_id, Deadline deadline);
   Result<Found> AddPeer(std::shared_ptr<Peer> peer);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/crc32c.h"
 #include "transfer/slicer.h"
 
 namespace mooncake {
@@ -32,6 +33,7 @@ Status StagedBatch::Execute(Attachment& attachment, Op op, std::span<const Piece
   if (!driver.ok()) return driver.status();
   auto bounce = Bounce::Take(*driver.value(), FirstDevice(footprint));
   if (!bounce.ok()) return bounce.status();
+  std::fill(options.checksums.begin(), options.checksums.end(), 0);
   StagedBatch batch(attachment, pieces, options, footprint, *bounce.value());
   Status status = op == Op::kWrite ? batch.Write() : batch.Read();
   Status settled = batch.Settle();
@@ -81,7 +83,7 @@ bool StagedBatch::Cut(int half) {
     if (part.length > 0) {
       const int device = footprint_.DeviceOf(part.address);
       if (device == BufferTable::kHost) {
-        AppendJoined(chunk.pieces, part);
+        Add(chunk, part);
       } else {
         part.length = std::min(part.length, Bounce::kHalfBytes - chunk.staged_bytes);
         Stage(half, device, part);
@@ -98,15 +100,29 @@ bool StagedBatch::Cut(int half) {
 void StagedBatch::Stage(int half, int device, const Piece& piece) {
   Chunk& chunk = chunks_[half];
   Append(chunk.copies, {device, piece.address, chunk.staged_bytes, piece.length});
-  AppendJoined(chunk.pieces,
-               {bounce_.address(half) + chunk.staged_bytes, piece.offset, piece.length});
+  Add(chunk, {bounce_.address(half) + chunk.staged_bytes, piece.offset, piece.length});
   chunk.staged_bytes += piece.length;
+}
+
+// Pieces with checksums stay apart.
+void StagedBatch::Add(Chunk& chunk, const Piece& piece) {
+  if (options_.checksums.empty()) return AppendJoined(chunk.pieces, piece);
+  chunk.pieces.push_back(piece);
+  chunk.origins.push_back(at_);
+  chunk.checksums.push_back(0);
 }
 
 Status StagedBatch::Move(Op op, int half) {
   MC_RETURN_IF_ERROR(options_.CheckTime());
-  MC_RETURN_IF_ERROR(attachment_.Execute(op, chunks_[half].pieces, options_));
+  Chunk& chunk = chunks_[half];
+  BatchOptions options = options_;
+  options.checksums = chunk.checksums;
+  MC_RETURN_IF_ERROR(attachment_.Execute(op, chunk.pieces, options));
   has_moved_ = true;
+  for (size_t i = 0; i < chunk.checksums.size(); ++i) {
+    uint32_t& whole = options_.checksums[chunk.origins[i]];
+    whole = Crc32cCombine(whole, chunk.checksums[i], chunk.pieces[i].length);
+  }
   return Status::Ok();
 }
 

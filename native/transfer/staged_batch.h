@@ -29,6 +29,8 @@ class StagedBatch {
  private:
   struct Chunk {
     std::vector<Piece> pieces;
+    std::vector<size_t> origins;      // with checksums: which piece of the batch each is of
+    std::vector<uint32_t> checksums;  // likewise
     std::vector<DeviceCopy> copies;
     uint64_t staged_bytes = 0;
   };
@@ -45,6 +47,7 @@ class StagedBatch {
   Status Read();
   bool Cut(int half);
   void Stage(int half, int device, const Piece& piece);
+  void Add(Chunk& chunk, const Piece& piece);
   Status Move(Op op, int half);
   Status Settle();
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,10 @@ struct BatchOptions {
   // Where its local memory is: the index of an entry of EngineOptions::preferred, in the order of
   // the map; -1: near to all addresses. Set by the engine.
   int location = -1;
+  // Gets the CRC-32C of each piece; empty: none are wanted. They are right when the batch has
+  // succeeded, and undefined before and otherwise. The memory is the caller's, until then. A piece
+  // of length 0 has 0. Not for prepared transfers, whose pieces were joined (kInvalidArgument).
+  std::span<uint32_t> checksums = {};
 
   // kCancelled or kTimeout once the batch should give up.
   Status CheckTime() const {

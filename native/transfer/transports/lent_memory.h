@@ -24,7 +24,8 @@ class LentMemory : public Window {
   std::string_view reason() const override {
     return "the peer is on this host, and its kernel reaches the memory that it lends";
   }
-  Status Move(Op op, std::span<const Piece> pieces, bool is_large, uint64_t& moved) const override;
+  Status Move(Op op, std::span<const Piece> pieces, std::span<uint32_t> checksums, bool is_large,
+              uint64_t& moved) const override;
 
  private:
   LentMemory(std::shared_ptr<const Process> owner, uint64_t address)

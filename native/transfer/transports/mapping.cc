@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/socket.h"
+#include "transfer/transports/hash_copy.h"
 #include "transfer/transports/stream_copy.h"
 
 namespace mooncake {
@@ -38,13 +39,18 @@ Result<std::unique_ptr<Window>> Mapping::Map(const Fd& file, uint64_t size_bytes
 
 Mapping::~Mapping() { munmap(data_, size_bytes_); }
 
-Status Mapping::Move(Op op, std::span<const Piece> pieces, bool is_large, uint64_t& moved) const {
-  for (const Piece& piece : pieces) {
+Status Mapping::Move(Op op, std::span<const Piece> pieces, std::span<uint32_t> checksums,
+                     bool is_large, uint64_t& moved) const {
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const Piece& piece = pieces[i];
     auto* local = reinterpret_cast<uint8_t*>(piece.address);
     uint8_t* remote = data_ + piece.offset;
     uint8_t* target = op == Op::kRead ? local : remote;
     const uint8_t* source = op == Op::kRead ? remote : local;
-    if (is_large && piece.length >= kStreamPieceBytes) {
+    const bool is_streamed = is_large && piece.length >= kStreamPieceBytes;
+    if (!checksums.empty()) {
+      checksums[i] = HashCopy(target, source, piece.length, checksums[i], is_streamed);
+    } else if (is_streamed) {
       StreamCopy(target, source, piece.length);
     } else {
       std::memcpy(target, source, piece.length);

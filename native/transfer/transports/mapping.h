@@ -25,7 +25,8 @@ class Mapping : public Window {
   std::string_view reason() const override {
     return "the peer is on this host and shares the memory";
   }
-  Status Move(Op op, std::span<const Piece> pieces, bool is_large, uint64_t& moved) const override;
+  Status Move(Op op, std::span<const Piece> pieces, std::span<uint32_t> checksums, bool is_large,
+              uint64_t& moved) const override;
 
  private:
   Mapping(uint8_t* data, uint64_t size_bytes) : data_(data), size_bytes_(size_bytes) {}

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <vector>
 
 #include "transfer/transports/stream_copy.h"
 
@@ -12,37 +11,47 @@ namespace {
 // Between two of these a copy looks whether it should stop.
 constexpr uint64_t kCopyBytes = 1u << 20;
 
-// Cuts a batch into parts of at most kCopyBytes and kWindowPieces.
+// Cuts a batch into parts of at most kCopyBytes and kWindowPieces: runs of whole pieces, and
+// pieces that are larger by themselves.
 class Cutter {
  public:
-  explicit Cutter(std::span<const Piece> pieces) : pieces_(pieces) {
-    part_.reserve(std::min(pieces.size(), kWindowPieces));
-  }
+  struct Part {
+    std::span<const Piece> pieces;
+    size_t first = 0;  // of them, in the batch
+  };
 
-  // Empty once all was given.
-  std::span<const Piece> Next() {
-    part_.clear();
+  explicit Cutter(std::span<const Piece> pieces) : pieces_(pieces) {}
+
+  // Without pieces once all was given.
+  Part Next() {
+    const size_t first = at_;
+    if (at_ == pieces_.size()) return {};
+    if (pieces_[at_].length > kCopyBytes) return {{&cut_, Cut()}, first};
     uint64_t room = kCopyBytes;
-    while (!pieces_.empty() && room > 0 && part_.size() < kWindowPieces) {
-      const Piece& piece = pieces_.front();
-      const uint64_t length = std::min(room, piece.length - taken_);
-      if (length > 0) part_.push_back({piece.address + taken_, piece.offset + taken_, length});
-      room -= length;
-      taken_ += length;
-      if (taken_ == piece.length) Advance();
+    while (at_ < pieces_.size() && at_ - first < kWindowPieces && pieces_[at_].length <= room) {
+      room -= pieces_[at_++].length;
     }
-    return part_;
+    return {pieces_.subspan(first, at_ - first), first};
   }
 
  private:
-  void Advance() {
-    pieces_ = pieces_.subspan(1);
-    taken_ = 0;
+  // The next part of a piece that is too large: one.
+  size_t Cut() {
+    const Piece& piece = pieces_[at_];
+    const uint64_t length = std::min(kCopyBytes, piece.length - taken_);
+    cut_ = {piece.address + taken_, piece.offset + taken_, length};
+    taken_ += length;
+    if (taken_ == piece.length) {
+      ++at_;
+      taken_ = 0;
+    }
+    return 1;
   }
 
   std::span<const Piece> pieces_;
-  uint64_t taken_ = 0;  // bytes of the first
-  std::vector<Piece> part_;
+  size_t at_ = 0;
+  uint64_t taken_ = 0;  // bytes of pieces_[at_]
+  Piece cut_;
 };
 
 }  // namespace
@@ -78,11 +87,15 @@ Status ShmAttachment::Notify(std::string_view data, const BatchOptions& options)
 Status ShmAttachment::Copy(Op op, const Window& window, std::span<const Piece> pieces,
                            const BatchOptions& options, uint64_t& moved) const {
   const bool is_large = TotalBytes(pieces) >= kStreamBytes;
+  const bool is_hashed = !options.checksums.empty();
+  std::fill(options.checksums.begin(), options.checksums.end(), 0);
   Cutter cutter(pieces);
-  for (auto part = cutter.Next(); !part.empty(); part = cutter.Next()) {
+  for (auto part = cutter.Next(); !part.pieces.empty(); part = cutter.Next()) {
     MC_RETURN_IF_ERROR(CheckStop(options));
     const uint64_t before = moved;
-    const Status status = window.Move(op, part, is_large, moved);
+    const auto checksums =
+        options.checksums.subspan(is_hashed ? part.first : 0, is_hashed ? part.pieces.size() : 0);
+    const Status status = window.Move(op, part.pieces, checksums, is_large, moved);
     transport_->counters_.Moved(op, moved - before);
     MC_RETURN_IF_ERROR(status);
   }

@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "transfer/slicer.h"
+#include "transfer/transports/hash_copy.h"
 #include "transfer/transports/tcp_spray.h"
 
 namespace mooncake {
@@ -151,7 +152,11 @@ Status TcpTransport::Execute(Op op, uint64_t segment_id, std::span<const Piece> 
   if (!visit.status().ok()) return visit.status();
   const std::vector<Piece> joined = Joined(pieces);
   TcpSpray spray(paths_, {op, segment_id, joined, Near(options.location)}, options);
-  return Named(spray.Run());
+  Status status = spray.Run();
+  if (!status.ok()) return Named(status);
+  std::fill(options.checksums.begin(), options.checksums.end(), 0);
+  HashPieces(pieces, options.checksums);
+  return status;
 }
 
 // The paths from addresses near that location; all when there is none.

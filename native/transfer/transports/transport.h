@@ -40,7 +40,7 @@ class Attachment {
 
   // Moves a batch in the calling thread; see Engine::Execute. Local addresses are valid until it
   // returns, and not touched afterwards. An error of a write is dirty unless nothing was written.
-  // REQUIRES: every piece lies inside the segment.
+  // REQUIRES: every piece lies inside the segment; there are as many checksums as pieces, or none.
   virtual Status Execute(Op op, std::span<const Piece> pieces, const BatchOptions& options) = 0;
 
   // Gives the owner a notification, at most kNotificationBytes long; Ok: it is in its queue.

@@ -22,10 +22,10 @@ class Window {
   virtual std::string_view reason() const = 0;  // why this way was possible: a sentence
 
   // Moves all pieces; `moved` counts the bytes, also when it fails midway. `is_large`: the
-  // whole batch is, kStreamBytes or more.
-  // REQUIRES: at most kWindowPieces; all lie inside, none is empty.
-  virtual Status Move(Op op, std::span<const Piece> pieces, bool is_large,
-                      uint64_t& moved) const = 0;
+  // whole batch is, kStreamBytes or more. `checksums`, one a piece or none, go on with its bytes.
+  // REQUIRES: at most kWindowPieces; all lie inside.
+  virtual Status Move(Op op, std::span<const Piece> pieces, std::span<uint32_t> checksums,
+                      bool is_large, uint64_t& moved) const = 0;
 };
 
 }  // namespace mooncake
