@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.store.fire.stage import Stage
 from tests.store.processes import Cluster
 
 
@@ -28,3 +29,11 @@ def quiet_cluster(request):
     cluster = Cluster(request.param, capacity="64 MiB")
     yield cluster
     cluster.close()
+
+
+@pytest.fixture(params=["shm", "network"])
+def stage(request):
+    """One node, and clients that are stopped in the middle of what they do."""
+    stage = Stage(request.param)
+    yield stage
+    stage.close()

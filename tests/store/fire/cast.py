@@ -28,13 +28,17 @@ class Child:
 
     def start(self):
         """Start it, and return its first line."""
+        self.launch()
+        return self.hear()
+
+    def launch(self):
+        """Start it, and do not wait."""
         self.close()
         process = subprocess.Popen(
             self.arguments, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         with self.lock:
             self.process = process
-        return self.hear()
 
     def hear(self):
         """Return its next line."""
@@ -45,12 +49,16 @@ class Child:
 
     def tell(self, command):
         """Return its answer to a command."""
+        self.say(command)
+        return self.hear()
+
+    def say(self, command):
+        """Give it a command, and do not wait."""
         try:
             self.process.stdin.write(json.dumps(command) + "\n")
             self.process.stdin.flush()
         except BrokenPipeError as error:
             raise MemberGone from error
-        return self.hear()
 
     def stop(self):
         """Let it stand still."""
@@ -102,3 +110,8 @@ def new_node(**config):
 def new_member(**config):
     """Return a client that is not started."""
     return Child("tests.store.fire.member", json.dumps(config))
+
+
+def new_stepper(**config):
+    """Return a client that takes one step at a time, and is not started."""
+    return Child("tests.store.fire.stepper", json.dumps(config))

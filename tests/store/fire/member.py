@@ -14,9 +14,9 @@ import msgspec
 
 from mooncake_core.config import TransferConfig
 from mooncake_core.config.tables import StoreClientConfig
-from mooncake_core.errors import MooncakeError
 from mooncake_core.store import StoreClient
 from mooncake_core.transfer import TransferEngine
+from tests.store.fire.lines import answer_lines
 from tests.store.fire.values import PART_BYTES, SIZES, value_of, version_in
 
 
@@ -112,17 +112,8 @@ def verdict(key, value):
 
 
 def main(text):
-    given = json.loads(text)
-    member = Member(**given)
-    print('"ready"', flush=True)
-    for line in sys.stdin:
-        name, arguments = json.loads(line)
-        try:
-            answer = {"value": getattr(member, name)(*arguments)}
-        except MooncakeError as error:
-            answer = {"error": type(error).__name__, "message": str(error)}
-        print(json.dumps(answer), flush=True)
-    member.close()
+    """Do what stdin says until it ends."""
+    answer_lines(Member(**json.loads(text)))
 
 
 if __name__ == "__main__":
