@@ -69,11 +69,10 @@ class Watcher:
             reply = self._lookup(key)
         if reply.lease:
             self.link.ask(wire.Release(self.session, [reply.lease]))
-        (item,) = reply.items
-        return [placement.node for placement in item.placements]
+        return [node for node, _ in reply.places()]
 
     def _lookup(self, key):
-        return self.link.ask(wire.Lookup(self.session, False, [key.encode()]))
+        return self.link.ask(wire.Lookup(self.session, False, False, [], [key.encode()]))
 
     def close(self):
         """End the session."""
