@@ -44,10 +44,14 @@ def daemon_command(role: str, doc: str) -> Callable[..., None]:
 
     def run(
         config: Any,
+        *,
+        context: typer.Context,
         ready_fd: int = typer.Option(-1, hidden=True, help="Where to say that it serves."),
         parent: int = typer.Option(0, hidden=True, help="Die with this process."),
         log_level: str = typer.Option("INFO", help=f"One of {', '.join(LEVELS)}."),
     ) -> None:
+        if _names_another(context):
+            return
         if parent:
             die_with(parent)
         _log_to_stderr(log_level)
@@ -60,6 +64,13 @@ def daemon_command(role: str, doc: str) -> Callable[..., None]:
     return with_flags(role, run)
 
 
+def daemon_group(role: str, doc: str) -> typer.Typer:
+    """Return the command that runs a role, which may be given subcommands besides."""
+    group = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+    group.callback()(daemon_command(role, doc))
+    return group
+
+
 def die_with(parent: int) -> None:
     """Ask the kernel to kill this process when `parent` dies; exit now if it has died already."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -67,6 +78,20 @@ def die_with(parent: int) -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != parent:
         raise MooncakeError(f"process {parent}, which started this one, is gone")
+
+
+def _names_another(context: typer.Context) -> bool:
+    """Return whether a subcommand is to be run; refuse flags that it would not see."""
+    subcommand = context.invoked_subcommand
+    given = [
+        f"--{name.replace('__', '-').replace('_', '-')}"
+        for name in context.params
+        if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+    ]
+    if subcommand is not None and given:
+        print(f"{', '.join(given)}: not before {subcommand}, but after it", file=sys.stderr)
+        raise typer.Exit(2)
+    return subcommand is not None
 
 
 def _log_to_stderr(level: str) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from mooncake_cli.render import print_table
+from mooncake_cli.times import brief
 from mooncake_core.te_bench.compare import Comparison
 from mooncake_core.te_bench.figures import Latency
 from mooncake_core.te_bench.recompute import verdict
@@ -158,15 +159,7 @@ def _row(row: CaseResult) -> tuple[str, ...]:
 
 
 def _times(latency: Latency) -> str:
-    return " ".join(map(_brief, (latency.p50_s, latency.p90_s, latency.p99_s, latency.p999_s)))
-
-
-def _brief(seconds: float) -> str:
-    """Return two or three digits: 4.2µ, 150µ, 8.1m, 1.5."""
-    for factor, unit in ((1e6, "µ"), (1e3, "m")):
-        if seconds * factor < 999.5:
-            return f"{seconds * factor:.{1 if seconds * factor < 9.95 else 0}f}{unit}"
-    return f"{seconds:.1f}"
+    return " ".join(map(brief, (latency.p50_s, latency.p90_s, latency.p99_s, latency.p999_s)))
 
 
 def _time(seconds: float) -> str:

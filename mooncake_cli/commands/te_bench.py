@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 import typer
 
 from mooncake_cli.flags import Json, with_flags_of
+from mooncake_cli.interrupts import exit_code, terminable
 from mooncake_cli.progress import Progress
 from mooncake_cli.te_bench import print_comparison, print_report
 from mooncake_core.config import Table, TransferConfig
@@ -27,14 +27,8 @@ from mooncake_core.te_bench.plot import draw, require_matplotlib
 from mooncake_core.te_bench.report import read_report
 from mooncake_core.te_bench.target import Target
 
-INTERRUPTED, TERMINATED = 130, 143
-
 Show: Any = typer.Option(None, "--progress/--no-progress", help="On stderr; default: on terminals.")
 Plot: Any = typer.Option(None, metavar="FILE", help="Draw the rows there, such as rates.png.")
-
-
-class _Terminated(KeyboardInterrupt):
-    """A SIGTERM, which ends a run like a Ctrl-C: what there is is printed."""
 
 
 class TargetConfig(Table, frozen=True):
@@ -62,7 +56,7 @@ def measure_loopback(
         raise typer.Exit(2)
     _prepare(plot, config)
     config = for_faults(config, is_loopback=True)
-    with _terminable(), LoopbackTarget(config.transfer) as target:
+    with terminable(), LoopbackTarget(config.transfer) as target:
         _measure(target.address, config, (plot, progress, as_json), target)
 
 
@@ -78,7 +72,7 @@ def measure_remote(
     """Measure a target that runs elsewhere."""
     _prepare(plot, config)
     config = for_faults(config, is_loopback=False)
-    with _terminable():
+    with terminable():
         _measure(target, config, (plot, progress, as_json))
 
 
@@ -151,7 +145,7 @@ def _measure(
         try:
             bench.run()
         except KeyboardInterrupt as interrupt:
-            ended_by = TERMINATED if isinstance(interrupt, _Terminated) else INTERRUPTED
+            ended_by = exit_code(interrupt)
         except MooncakeError as found:
             error = found
         report = bench.report()
@@ -168,20 +162,6 @@ def _measure(
         raise typer.Exit(ended_by)
     if report.is_bad:
         raise typer.Exit(1)
-
-
-@contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """Have SIGTERM raise in the main thread."""
-
-    def end(*_: object) -> NoReturn:
-        raise _Terminated
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _share(text: str) -> float:

@@ -12,22 +12,20 @@ a KV cache are, so that no two of them can be merged into one.
 from __future__ import annotations
 
 import math
-import re
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import product
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from mooncake_core.errors import ConfigError
+from mooncake_core.te_bench.lists import count, listed, size, word
 from mooncake_core.te_bench.options import BenchConfig
-from mooncake_core.units import format_size, parse_size
+from mooncake_core.units import format_size
 
 Direction = Literal["read", "write", "both"]
 DIRECTIONS: tuple[Direction, ...] = ("read", "write", "both")
 Positive = Annotated[int, Meta(ge=1, lt=1 << 40)]
-T = TypeVar("T")
 
 MAX_BLOCK_BYTES = 1 << 30
 MAX_BATCH = 4096
@@ -113,11 +111,11 @@ def make_cases(config: BenchConfig) -> tuple[Case, ...]:
     Raises:
         ConfigError: an entry is no size, number or known word.
     """
-    transports = _listed("transport", config.transport, _word("shm", "tcp", "auto"))
-    directions = _listed("direction", config.direction, _word("read", "write", "both"))
-    blocks = _listed("block", config.block, _block)
-    batches = _listed("batch", config.batch, _count(MAX_BATCH))
-    threads = _listed("threads", config.threads, _count(MAX_THREADS))
+    transports = listed("transport", config.transport, word("shm", "tcp", "auto"))
+    directions = listed("direction", config.direction, word("read", "write", "both"))
+    blocks = listed("block", config.block, size(MAX_BLOCK_BYTES))
+    batches = listed("batch", config.batch, count(MAX_BATCH))
+    threads = listed("threads", config.threads, count(MAX_THREADS))
     return tuple(
         Case(transport=way, block_bytes=block, batch=batch, threads=count, direction=direction)
         for way, block, batch, count, direction in product(
@@ -129,35 +127,3 @@ def make_cases(config: BenchConfig) -> tuple[Case, ...]:
 def memory_needed(cases: Iterable[Case], memory_bytes: int) -> int:
     """Return the bytes that the largest row takes on each side."""
     return max(case.regions * make_layout(case, memory_bytes).size_bytes for case in cases)
-
-
-def _listed(key: str, text: str, read: Callable[[str], T]) -> list[T]:
-    try:
-        return list(dict.fromkeys(read(entry.strip()) for entry in text.split(",")))
-    except (ConfigError, ValueError) as error:
-        raise ConfigError(f"--{key}: {error}") from error
-
-
-def _word(*words: Any) -> Callable[[str], Any]:
-    def read(text: str) -> Any:
-        if text not in words:
-            raise ValueError(f"{text!r} is none of {', '.join(words)}")
-        return text
-
-    return read
-
-
-def _block(text: str) -> int:
-    size = parse_size(text)
-    if not 1 <= size <= MAX_BLOCK_BYTES:
-        raise ValueError(f"{text!r} is {size} bytes; 1 B to 1 GiB are possible")
-    return size
-
-
-def _count(most: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= most:
-            raise ValueError(f"{text!r} is no whole number from 1 to {most}")
-        return int(text)
-
-    return read
