@@ -257,6 +257,13 @@ Status Core::Admit(Op op, const RemoteSegment& remote, std::span<const Piece> pi
                                             std::to_string(kNotificationBytes) + " are possible");
 }
 
+Result<std::shared_ptr<View>> Core::Map(const RemoteSegment& remote, uint64_t offset,
+                                        uint64_t length, Deadline deadline) {
+  const Piece range{0, offset, length};
+  MC_RETURN_IF_ERROR(Admit(Op::kRead, remote, {&range, 1}, 0, {}));
+  return remote.attachment().Map(offset, length, deadline);
+}
+
 Status Core::Execute(Op op, const RemoteSegment& remote, std::span<const Piece> pieces,
                      const BatchOptions& options, const Note& note) {
   MC_RETURN_IF_ERROR(Admit(op, remote, pieces, options.checksums.size(), note));

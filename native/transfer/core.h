@@ -41,6 +41,8 @@ class Core {
   Result<std::shared_ptr<RemoteSegment>> OpenSegment(const std::string& endpoint,
                                                      const SegmentRef& ref, Deadline deadline,
                                                      uint64_t engine_id);
+  Result<std::shared_ptr<View>> Map(const RemoteSegment& remote, uint64_t offset, uint64_t length,
+                                    Deadline deadline);
   Status Execute(Op op, const RemoteSegment& remote, std::span<const Piece> pieces,
                  const BatchOptions& options, const Note& note);
   Result<std::shared_ptr<Transfer>> Submit(Op op, std::shared_ptr<RemoteSegment> remote,

@@ -76,6 +76,11 @@ Result<std::shared_ptr<RemoteSegment>> Engine::OpenSegment(const std::string& en
   return core_->OpenSegment(endpoint, {0, name}, deadline, engine_id);
 }
 
+Result<std::shared_ptr<View>> Engine::Map(const std::shared_ptr<RemoteSegment>& remote,
+                                          uint64_t offset, uint64_t length, Deadline deadline) {
+  return core_->Map(*remote, offset, length, deadline);
+}
+
 Status Engine::Execute(Op op, const std::shared_ptr<RemoteSegment>& remote,
                        std::span<const Piece> pieces, const BatchOptions& options,
                        const Note& note) {

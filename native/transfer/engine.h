@@ -30,6 +30,7 @@
 #include "transfer/segment.h"
 #include "transfer/transfer.h"
 #include "transfer/types.h"
+#include "transfer/view.h"
 
 namespace mooncake {
 
@@ -109,6 +110,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
                                                      const std::string& name, Deadline deadline,
                                                      uint64_t engine_id = 0);
 
+  // `length` bytes from `offset` on, to be read in place; see view.h. The first view of a remote
+  // segment asks its owner, until `deadline`; later ones cost no message. kInvalidArgument: the
+  // range lies outside; kUnavailable: the memory is not mapped here, for it is reached over TCP or
+  // lent by its owner, and has to be copied; else as Execute.
+  Result<std::shared_ptr<View>> Map(const std::shared_ptr<RemoteSegment>& remote, uint64_t offset,
+                                    uint64_t length, Deadline deadline);
+
   // Carries out a batch in the calling thread. Ok: every byte is where it should be; for writes the
   // owner's memory holds them, and its queue the notification. Else one error, which says whether
   // the target is dirty: kInvalidArgument (outside the remote segment, a notification that is too
@@ -142,13 +150,15 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // peer ids, and to peers that are gone (of these at most the last Ledger::kRows).
   std::vector<PathStatistics> Statistics() const;
 
-  // Bars `peer_id` for ever, and waits until it can write none of this engine's memory: its
-  // connections are closed and drained, its mappings unmapped or its process dead. True when that
-  // is so; false when the deadline passed before: the bar stays, and a later call waits on.
+  // Bars `peer_id` for ever, and waits until it can write none of this engine's memory and has no
+  // views of it: its connections are closed and drained, its mappings unmapped or its process dead.
+  // True when that is so; false when the deadline passed before: the bar stays, and a later call
+  // waits on.
   Result<bool> Fence(uint64_t peer_id, Deadline deadline);
 
   // Ends everything that was opened under the current peer id: its batches fail with kFenced, its
-  // mappings are unmapped and their owners told. Gives the new peer id.
+  // mappings are unmapped and their owners told, those with views once these are gone. Gives the
+  // new peer id.
   Result<uint64_t> Rotate();
 
   // Ends everything; blocked callers return with kClosed. Any later call gives kClosed.

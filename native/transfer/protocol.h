@@ -13,6 +13,8 @@
 //   Unix  Hello -> HelloReply
 //         Map -> MapReply                with a descriptor of the memory file, or with the address
 //                                        of memory that was lent
+//         View -> ViewReply              what that handle gave is in use until Release, even if the
+//                                        caller is fenced
 //         Release                        nothing touches what that handle gave any more
 //         Bye                            it touches nothing any more and never will again
 //         Fenced, SegmentGone <-         from the owner, at any time
@@ -61,6 +63,8 @@ enum class Message : uint8_t {
   kSegmentGone = 15,
   kCloseLane = 16,
   kLaneClosed = 17,
+  kView = 18,
+  kViewReply = 19,
   kNotify = 20,
   kNotifyReply = 21,
   kEcho = 22,
@@ -130,7 +134,7 @@ Bytes Encode(const NumberedNote& note);  // the number, and the bytes as they ar
 Bytes Encode(const OpenReply& reply);
 Bytes Encode(const Map& map);
 Bytes Encode(const MapReply& reply);
-Bytes EncodeNumber(uint64_t number);  // Release, SegmentGone, CloseLane
+Bytes EncodeNumber(uint64_t number);  // View, Release, SegmentGone, CloseLane
 Bytes EncodeError(const Status& status);
 
 // kWire when the body is not exactly what Encode makes.

@@ -49,7 +49,7 @@ void ShmClient::Leave() {
   Hang();
   owner_.loop->Forget(pidfd_token_);
   holdings_.clear();
-  writable_ = 0;
+  awaited_ = 0;
   server_.Drop(*this);
 }
 
@@ -68,12 +68,12 @@ void ShmClient::Hang() {
 
 bool ShmClient::HoldsAnyThatCounts() const {
   return std::any_of(holdings_.begin(), holdings_.end(), [](const auto& entry) {
-    return entry.second.is_writable || entry.second.is_lent;
+    return entry.second.is_awaited || entry.second.is_lent;
   });
 }
 
-void ShmClient::MakeWritable(Holding& holding) {
-  if (!std::exchange(holding.is_writable, true)) ++writable_;
+void ShmClient::Await(Holding& holding) {
+  if (!std::exchange(holding.is_awaited, true)) ++awaited_;
 }
 
 void ShmClient::Drain() {
@@ -92,6 +92,8 @@ Status ShmClient::OnPacket(const Packet& packet) {
   switch (packet.type) {
     case Message::kMap:
       return OnMap(packet);
+    case Message::kView:
+      return OnView(packet);
     case Message::kRelease:
       return OnRelease(packet);
     case Message::kNotify:
@@ -132,7 +134,7 @@ Status ShmClient::OnMap(const Packet& packet) {
   Holding& holding = at->second;
   if (holding.segment_id != segment_id) return Status(Code::kWire, "a handle used twice");
   if (is_new && segment.is_lent()) holding.use = Segment::Use(found.value());
-  if (is_writable) MakeWritable(holding);
+  if (is_writable) Await(holding);
   return Answer(packet, map.value(), segment);
 }
 
@@ -149,11 +151,23 @@ Status ShmClient::Answer(const Packet& packet, const Map& map, const Segment& se
   return SendPacket(socket_, Message::kMapReply, packet.request_id, Encode(reply), file);
 }
 
+Status ShmClient::OnView(const Packet& packet) {
+  auto handle = DecodeNumber(packet.body);
+  if (!handle.ok()) return handle.status();
+  if (owner_.IsBarred(peer_id_)) {
+    return Refuse(packet, Status(Code::kFenced, "fenced by the owner"));
+  }
+  const auto held = holdings_.find(handle.value());
+  if (held == holdings_.end()) return Status(Code::kWire, "a view of nothing that was given");
+  Await(held->second);
+  return SendPacket(socket_, Message::kViewReply, packet.request_id, {});
+}
+
 Status ShmClient::OnRelease(const Packet& packet) {
   auto handle = DecodeNumber(packet.body);
   if (!handle.ok()) return handle.status();
   const auto released = holdings_.extract(handle.value());
-  if (!released.empty() && released.mapped().is_writable && --writable_ == 0) server_.Changed();
+  if (!released.empty() && released.mapped().is_awaited && --awaited_ == 0) server_.Changed();
   if (owner_.IsBarred(peer_id_) && !HoldsAnyThatCounts()) Leave();
   return Status::Ok();
 }

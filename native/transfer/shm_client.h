@@ -1,10 +1,10 @@
 // ShmClient: what the owner knows of one process that reaches its memory without its help.
 //
 // It lives until that process can do no harm any more: it said so (Bye), or holds nothing that
-// counts and closed, or is dead, which its pidfd tells. What counts is memory that it may write,
-// and memory that was lent, which may be freed once nobody reads it.
+// counts and closed, or is dead, which its pidfd tells. What counts is memory that it may write or
+// has views of, and memory that was lent, which may be freed once nobody reads it.
 //
-// Thread safety: peer_id() and may_write() by any thread; all else on the loop's thread.
+// Thread safety: peer_id() and is_awaited() by any thread; all else on the loop's thread.
 #pragma once
 
 #include <atomic>
@@ -29,8 +29,8 @@ class ShmClient : public Watcher, public std::enable_shared_from_this<ShmClient>
   void OnReady(uint64_t token, uint32_t events) override;
 
   uint64_t peer_id() const { return peer_id_; }  // 0 before its hello
-  // Whether it holds memory that it may write.
-  bool may_write() const { return writable_ > 0; }
+  // Whether it holds memory that a fence waits for: that it may write, or has views of.
+  bool is_awaited() const { return awaited_ > 0; }
   // Tells the process that it is fenced; lets go of it when it holds nothing that counts.
   void Revoke();
   // Tells the process that a segment is gone.
@@ -44,20 +44,21 @@ class ShmClient : public Watcher, public std::enable_shared_from_this<ShmClient>
   struct Holding {
     uint64_t segment_id = 0;
     bool is_lent = false;
-    bool is_writable = false;
-    Segment::Use use = {};  // of memory that was lent
+    bool is_awaited = false;  // by fences
+    Segment::Use use = {};    // of memory that was lent
   };
 
   void Drain();
   Status OnPacket(const Packet& packet);
   Status OnHello(const Packet& packet);
   Status OnMap(const Packet& packet);
+  Status OnView(const Packet& packet);
   Status OnNotify(const Packet& packet);
   Status OnRelease(const Packet& packet);
   Status Answer(const Packet& packet, const Map& map, const Segment& segment);
   Status Refuse(const Packet& packet, const Status& status);
   bool HoldsAnyThatCounts() const;
-  void MakeWritable(Holding& holding);
+  void Await(Holding& holding);
   void Hang();
 
   Fd socket_;
@@ -67,7 +68,7 @@ class ShmClient : public Watcher, public std::enable_shared_from_this<ShmClient>
   uint64_t socket_token_ = 0;
   uint64_t pidfd_token_ = 0;
   std::atomic<uint64_t> peer_id_ = 0;
-  std::atomic<int> writable_ = 0;  // of holdings_
+  std::atomic<int> awaited_ = 0;  // of holdings_
   bool has_left_ = false;
   std::unordered_map<uint64_t, Holding> holdings_;  // by handle
 };

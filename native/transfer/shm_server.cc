@@ -79,7 +79,7 @@ bool ShmServer::WaitUntilHarmless(uint64_t peer_id, Deadline deadline) {
   std::unique_lock lock(mutex_);
   return changed_.wait_until(lock, deadline.time(), [&] {
     return std::none_of(clients_.begin(), clients_.end(), [&](const auto& entry) {
-      return entry.first->peer_id() == peer_id && entry.first->may_write();
+      return entry.first->peer_id() == peer_id && entry.first->is_awaited();
     });
   });
 }

@@ -1,5 +1,5 @@
 // ShmServer: the Unix socket through which processes of this host and user get memory files, and
-// the record of who may still write what.
+// the record of who may still write what, or has views of it.
 //
 // Thread safety: Create, name() and WaitUntilHarmless by any thread; all else on the loop's thread.
 #pragma once
@@ -36,7 +36,7 @@ class ShmServer : public Watcher, public std::enable_shared_from_this<ShmServer>
   void Withdraw(uint64_t segment_id);
   void Stop();
 
-  // Blocks until no process with this id can write anything, or the deadline: false.
+  // Blocks until no process with this id can write or views anything, or the deadline: false.
   // REQUIRES: Revoke(peer_id) was called.
   bool WaitUntilHarmless(uint64_t peer_id, Deadline deadline);
 

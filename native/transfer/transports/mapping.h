@@ -25,6 +25,7 @@ class Mapping : public Window {
   std::string_view reason() const override {
     return "the peer is on this host and shares the memory";
   }
+  const uint8_t* data() const override { return data_; }
   Status Move(Op op, std::span<const Piece> pieces, std::span<uint32_t> checksums, bool is_large,
               uint64_t& moved) const override;
 

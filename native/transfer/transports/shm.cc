@@ -43,7 +43,7 @@ Result<std::shared_ptr<ShmTransport>> ShmTransport::Connect(const std::string& n
 }
 
 ShmTransport::ShmTransport(Fd socket, std::shared_ptr<Loop> loop)
-    : socket_(std::move(socket)), loop_(std::move(loop)) {}
+    : process_(getpid()), socket_(std::move(socket)), loop_(std::move(loop)) {}
 
 Result<std::shared_ptr<Attachment>> ShmTransport::Open(uint64_t segment_id, Deadline deadline) {
   Lock lock(mutex_);
@@ -153,8 +153,59 @@ Status ShmTransport::LeaveLocked(ShmAttachment& attachment, Status status) {
   return status;
 }
 
-// Called by the destructor of an attachment: no copy is under way.
+Result<const Window*> ShmTransport::EnterView(ShmAttachment& attachment, Patience patience) {
+  Lock lock(mutex_);
+  Drain();
+  if (!end_.ok()) return end_;
+  if (attachment.is_gone_) return SegmentGone(attachment.segment_id());
+  if (attachment.readable_->data() == nullptr) {
+    return Status(Code::kUnavailable, "there are no views of memory that its owner lends");
+  }
+  ++copies_;  // until the owner knows
+  ++attachment.copies_;
+  ++views_;
+  ++attachment.views_;
+  const Status status = LeaveLocked(attachment, EnsureViewed(lock, attachment, patience));
+  if (status.ok()) return attachment.readable_.get();
+  LeaveViewLocked(attachment);
+  return status;
+}
+
+// Once a segment: the owner then waits for its Release.
+Status ShmTransport::EnsureViewed(Lock& lock, ShmAttachment& attachment, Patience patience) {
+  if (attachment.is_viewed_) return Status::Ok();
+  auto answer = Ask(lock, Message::kView, EncodeNumber(attachment.handle_), patience);
+  if (!answer.ok()) return answer.status();
+  if (answer.value().type != Message::kViewReply) {
+    return Status(Code::kWire, "an answer of another type");
+  }
+  attachment.is_viewed_ = true;
+  return Status::Ok();
+}
+
+void ShmTransport::LeaveView(ShmAttachment& attachment) {
+  if (IsForked()) return;
+  const std::lock_guard lock(mutex_);
+  LeaveViewLocked(attachment);
+}
+
+void ShmTransport::LeaveViewLocked(ShmAttachment& attachment) {
+  --views_;
+  --attachment.views_;
+  Settle();
+}
+
+// In a child of the process that mapped the memory: it has none of it, and the connection is the
+// parent's.
+bool ShmTransport::IsForked() const { return getpid() != process_; }
+
+// Called by the destructor of an attachment: no copy is under way, and no view is left.
 void ShmTransport::Close(ShmAttachment& attachment) {
+  if (IsForked()) {
+    (void)attachment.readable_.release();
+    (void)attachment.writable_.release();
+    return;
+  }
   const std::lock_guard lock(mutex_);
   attachments_.erase(&attachment);
   ReleaseAttachment(attachment);
@@ -283,13 +334,14 @@ void ShmTransport::EndLocked(const Status& reason) {
   Settle();
 }
 
-// Gives memory back as soon as no copy is under way in it.
+// Gives memory back as soon as no copy is under way in it and nobody views it.
 void ShmTransport::Settle() {
   for (ShmAttachment* attachment : attachments_) {
-    if (attachment->copies_ == 0 && (attachment->is_gone_ || !end_.ok()))
-      ReleaseAttachment(*attachment);
+    if (attachment->copies_ > 0 || (!attachment->is_gone_ && end_.ok())) continue;
+    attachment->writable_.reset();
+    if (attachment->views_ == 0) ReleaseAttachment(*attachment);
   }
-  if (end_.ok() || copies_ > 0 || has_said_bye_) return;
+  if (end_.ok() || copies_ > 0 || views_ > 0 || has_said_bye_) return;
   has_said_bye_ = true;
   // The owner may be gone; then nobody needs to hear it.
   if (SendPacket(socket_, Message::kBye, 0, {}).ok()) shutdown(socket_.get(), SHUT_WR);

@@ -6,8 +6,8 @@
 //
 // Thread safety: all methods may be called by any thread; OnReady on the loop's thread.
 // Invariants: no memory of the peer is touched or stays mapped once Bye was said, or Release for
-// that segment; Bye is said as soon as operations have ended for good and the last copy under way
-// is done.
+// that segment; Bye is said as soon as operations have ended for good, the last copy under way is
+// done and the last view is gone.
 #pragma once
 
 #include <atomic>
@@ -63,6 +63,10 @@ class ShmTransport : public Transport,
   // What ShmAttachment needs around a copy: a window that stays open until Leave.
   Result<const Window*> Enter(ShmAttachment& attachment, Op op, Patience patience);
   Status Leave(ShmAttachment& attachment, Status status);
+  // The same around a view.
+  Result<const Window*> EnterView(ShmAttachment& attachment, Patience patience);
+  void LeaveView(ShmAttachment& attachment);
+  void LeaveViewLocked(ShmAttachment& attachment);
   Status LeaveLocked(ShmAttachment& attachment, Status status);
   void Close(ShmAttachment& attachment);
   bool IsUsable(const ShmAttachment& attachment);
@@ -74,6 +78,7 @@ class ShmTransport : public Transport,
                                              bool is_writable);
   Result<std::shared_ptr<Process>> Owner(uint64_t start_time);
   std::shared_ptr<ShmAttachment> Attach(uint64_t handle, uint64_t segment_id, Given given);
+  Status EnsureViewed(Lock& lock, ShmAttachment& attachment, Patience patience);
   Status EnsureWritable(Lock& lock, ShmAttachment& attachment, Patience patience);
   void Release(uint64_t handle);
   bool Drain();
@@ -82,7 +87,9 @@ class ShmTransport : public Transport,
   void EndLocked(const Status& reason);
   void Settle();
   void ReleaseAttachment(ShmAttachment& attachment);
+  bool IsForked() const;
 
+  const int process_;  // whose mappings these are
   const Fd socket_;
   const std::shared_ptr<Loop> loop_;
   ShmCounters counters_;
@@ -94,6 +101,7 @@ class ShmTransport : public Transport,
   bool is_connected_ = true;
   bool has_said_bye_ = false;
   int copies_ = 0;  // under way
+  int views_ = 0;
   uint64_t last_request_id_ = 0;
   uint64_t last_handle_ = 0;
   std::unordered_map<uint64_t, Packet> answers_;

@@ -80,6 +80,17 @@ Status ShmAttachment::Execute(Op op, std::span<const Piece> pieces, const BatchO
   return op == Op::kWrite && moved > 0 ? std::move(status).AsDirty() : status;
 }
 
+Result<std::shared_ptr<View>> ShmAttachment::Map(uint64_t offset, uint64_t length,
+                                                 Patience patience) {
+  const auto window = transport_->EnterView(*this, patience);
+  if (!window.ok()) return window.status();
+  const auto leave = [self = shared_from_this()](const Window*) {
+    self->transport_->LeaveView(*self);
+  };
+  const std::shared_ptr<const Window> pin(window.value(), leave);
+  return std::make_shared<View>(pin->data() + offset, length, pin);
+}
+
 Status ShmAttachment::Notify(std::string_view data, const BatchOptions& options) {
   return transport_->Notify(data, options);
 }

@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/patience.h"
 #include "base/status.h"
 #include "transfer/protocol.h"
 #include "transfer/types.h"
+#include "transfer/view.h"
 
 namespace mooncake {
 
@@ -43,6 +45,10 @@ class Attachment {
   // REQUIRES: every piece lies inside the segment; there are as many checksums as pieces, or none.
   virtual Status Execute(Op op, std::span<const Piece> pieces, const BatchOptions& options) = 0;
 
+  // See Engine::Map; the default says that there is no way to do it.
+  // REQUIRES: the range lies inside the segment.
+  virtual Result<std::shared_ptr<View>> Map(uint64_t offset, uint64_t length, Patience patience);
+
   // Gives the owner a notification, at most kNotificationBytes long; Ok: it is in its queue.
   // kNotNotified: the owner took it not.
   virtual Status Notify(std::string_view data, const BatchOptions& options) = 0;
@@ -54,6 +60,11 @@ class Attachment {
   const OpenReply segment_;
   std::string reason_;
 };
+
+inline Result<std::shared_ptr<View>> Attachment::Map(uint64_t, uint64_t, Patience) {
+  return Status(Code::kUnavailable,
+                "there are no views of memory that is reached over " + std::string(transport()));
+}
 
 // Thread safety: all methods may be called by any thread.
 class Transport {

@@ -21,6 +21,9 @@ class Window {
 
   virtual std::string_view reason() const = 0;  // why this way was possible: a sentence
 
+  // Where it is mapped; null: it is not.
+  virtual const uint8_t* data() const { return nullptr; }
+
   // Moves all pieces; `moved` counts the bytes, also when it fails midway. `is_large`: the
   // whole batch is, kStreamBytes or more. `checksums`, one a piece or none, go on with its bytes.
   // REQUIRES: at most kWindowPieces; all lie inside.
