@@ -44,7 +44,7 @@ def _line(row: RowResult, result: OperationResult) -> tuple[str, ...]:
     is_mixed = case.operation == "mixed"
     return (
         case.name.replace(case.operation, f"  {result.operation}" if is_mixed else case.operation),
-        f"{result.ops_per_s / 1e3:.1f}k ±{result.spread:.0%}",
+        f"{_rate(result.ops_per_s)} ±{result.spread:.0%}",
         f"{result.gb_per_s:.2f}" if result.operation != "exists" else "-",
         f"{result.hit_ratio:.1%}",
         _times(result.latency),
@@ -60,6 +60,10 @@ def _print_remarks(row: RowResult) -> None:
         print(f"{row.case.name}: {count} reads missed because what they found was {cause}")
     if row.wrong:
         print(f"{row.case.name}: {row.wrong} values were wrong: {row.first_wrong}", file=sys.stderr)
+
+
+def _rate(per_s: float) -> str:
+    return f"{per_s:,.0f}" if per_s < 9_999.5 else f"{per_s / 1e3:,.1f}k"
 
 
 def _times(latency: Latency) -> str:

@@ -36,11 +36,10 @@ class Bound:
         is_zero_copy = config.mode == "zero-copy"
         self.access: Access = ZeroCopy(client) if is_zero_copy else PlainBytes(client)
 
-    def arena(self, size_bytes: int, batch: int) -> Arena:
-        """Return memory as the mode wants it."""
+    def arena(self, size_bytes: int, batch: int, memory_bytes: int = 0) -> Arena:
+        """Return memory as the mode wants it; by default of one slot."""
         engine = self.engine if self.config.mode == "zero-copy" else None
-        memory = self.config.memory_bytes
-        return Arena(engine, size_bytes, batch=batch, memory_bytes=memory)
+        return Arena(engine, size_bytes, batch=batch, memory_bytes=memory_bytes)
 
 
 class Load(Protocol):
@@ -66,7 +65,7 @@ class Puts:
         self._ring = ring_keys(bound.config, bound.prefix, case, place)
         self._put: list[list[bytes]] = []
         """What was put in this round."""
-        self._arena = bound.arena(case.size_bytes, case.batch)
+        self._arena = bound.arena(case.size_bytes, case.batch, bound.config.memory_bytes)
         self._slots = itertools.cycle(self._arena.slots)
         for keys, slot in zip(itertools.cycle(self._ring), self._arena.slots, strict=False):
             fill(slot, keys)
@@ -121,7 +120,7 @@ class Gets:
         self._bound = bound
         self._size_bytes = case.size_bytes
         self._calls = itertools.cycle(_chosen(bound, case, place))
-        self._arena = bound.arena(case.size_bytes, case.batch)
+        self._arena = bound.arena(case.size_bytes, case.batch, bound.config.memory_bytes)
         self._slots = itertools.cycle(self._arena.slots)
 
     def call(self) -> None:
