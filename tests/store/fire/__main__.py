@@ -15,8 +15,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
+    parser.add_argument("--tight", action="store_true", help="room for half of what is put")
     given = parser.parse_args()
-    fire = Fire(given.seed, given.seconds)
+    fire = Fire(given.seed, given.seconds, is_tight=given.tight)
     print(f"again: {fire.replay}", file=sys.stderr)
     try:
         report = fire.run()

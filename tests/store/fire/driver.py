@@ -22,17 +22,21 @@ from tests.store.processes import eventually
 TTL_S = 2.0
 LEASE_S = 2.0
 NODES, MEMBERS = 4, 6
-CAPACITY = "48 MiB"
-SLOTS = 240
+CAPACITY, TIGHT = "24 MiB", "2 MiB"
+SLOTS = 160
 MOST_DOWN = 2
 
 
 class Fire:
-    """One run. `run` carries it out and returns the report."""
+    """One run. `run` carries it out and returns the report.
 
-    def __init__(self, seed, seconds):
-        self.seed, self.seconds = seed, seconds
-        self.report = Report(seed, seconds, window_s=max(3.0, seconds / 60))
+    Tight, there is room for half of what is put: memory is used again all the time, and nobody
+    knows what must hit.
+    """
+
+    def __init__(self, seed, seconds, *, is_tight=False):
+        self.seed, self.seconds, self.is_tight = seed, seconds, is_tight
+        self.report = Report(seed, seconds, window_s=max(3.0, seconds / 60), is_rated=not is_tight)
         self.oracle, self.lock = Oracle(), threading.Lock()
         self.generation = dict.fromkeys(range(SLOTS), 0)
         self.done = threading.Event()
@@ -51,7 +55,7 @@ class Fire:
         eventually(lambda: self._look_at_nodes() == NODES, "all nodes are there")
 
     def _new_node(self, number):
-        return new_node(master=self.rpc, capacity=CAPACITY)
+        return new_node(master=self.rpc, capacity=TIGHT if self.is_tight else CAPACITY)
 
     def _new_member(self, number):
         same_host = ("shm", "network")[number % 2]
@@ -62,7 +66,8 @@ class Fire:
     @property
     def replay(self):
         """The command that lays this fire again."""
-        return f"python -m tests.store.fire --seconds {self.seconds:g} --seed {self.seed}"
+        tight = " --tight" * self.is_tight
+        return f"python -m tests.store.fire --seconds {self.seconds:g} --seed {self.seed}{tight}"
 
     def run(self):
         """Burn for so many seconds, put it out, and look at what is left."""
@@ -124,7 +129,7 @@ class Fire:
             is_served = self.oracle.is_served(key)
         if not is_served:
             self._put(member, slot, key)
-        elif roll < 0.06:
+        elif roll < 0.1:
             self._remove(member, slot, key)
         else:
             self._read(member, rng)
@@ -199,7 +204,7 @@ class Fire:
         missing = []
         with self.lock:
             for ticket, version in zip(tickets, versions, strict=True):
-                must_hit = is_calm and self.oracle.must_hit(ticket)
+                must_hit = is_calm and not self.is_tight and self.oracle.must_hit(ticket)
                 self.report.add_read(began_s, must_hit=must_hit, is_hit=version is not None)
                 if version is None:
                     self.report.misses[self._cause(ticket, answer, must_hit, is_calm)] += 1
@@ -207,6 +212,8 @@ class Fire:
                     self.report.wrong.append(f"{version} by {how} of {ticket}")
                 if must_hit and version is None:
                     missing.append(ticket)
+                if self.is_tight and version is None:
+                    self.oracle.may_be_gone(ticket)
         return missing
 
     def _ask_again(self, member, tickets):
@@ -336,7 +343,7 @@ class Fire:
         eventually(lambda: self._look_at_nodes() == NODES, "all nodes are there again")
         with self.lock:
             keys = [key for key in self.oracle.entries if self.oracle.is_served(key)]
-        for at in range(0, len(keys), 32):
+        for at in range(0, 0 if self.is_tight else len(keys), 32):
             batch = keys[at : at + 32]
             for ticket in self._read_keys(self.members[0], "get", batch):
                 self.wrong(f"lost at the end: {ticket}")
@@ -344,6 +351,9 @@ class Fire:
 
     def _check_space(self):
         """Nothing is left of what was removed, nor of those who have left."""
+        counters = self.watcher.stats().counters
+        if counters.corrupt or bool(counters.evictions) != self.is_tight:
+            self.wrong(f"{counters}: other corruption or evictions than were due")
         keys = list(self.oracle.entries)
         eventually(lambda: self._is_empty(keys), "all space is free again")
         for member in self.members:

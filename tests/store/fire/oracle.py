@@ -77,6 +77,12 @@ class Oracle:
         entry.is_busy, entry.committed, entry.nodes = False, None, ()
         entry.floor = entry.issued + 1
 
+    def may_be_gone(self, ticket):
+        """It missed, and may have been evicted: it need not be there any more, but may."""
+        entry = self.entries.get(ticket.key)
+        if entry is not None and not entry.is_busy and entry.committed == ticket.committed:
+            entry.committed, entry.nodes = None, ()
+
     def doubt(self, key):
         """Nobody knows how its put or remove ended: reads may miss or give what was issued."""
         entry = self.entries[key]

@@ -16,6 +16,8 @@ class Report:
     seed: int
     seconds: float
     window_s: float
+    is_rated: bool
+    """Whether anything must hit."""
     counts: Counter[str] = field(default_factory=Counter)
     misses: Counter[str] = field(default_factory=Counter)
     """By cause."""
@@ -45,7 +47,7 @@ class Report:
 
     def problems(self):
         """Return what is wrong with it; a run that shows little is wrong too."""
-        least_reads, rates = 20 * self.seconds, self.hit_rates()
+        least_reads, rates = 20 * self.seconds, self.hit_rates() if self.is_rated else [1.0]
         problems = list(self.wrong)
         if self.counts["hits"] < least_reads:
             problems.append(f"{self.counts['hits']} hits; at least {least_reads} show something")

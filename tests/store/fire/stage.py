@@ -21,9 +21,9 @@ PLACES = CAPACITY // (FILLER + 64)
 class Stage:
     """Ends every process when it is closed."""
 
-    def __init__(self, same_host):
+    def __init__(self, same_host, ttl_s=TTL_S):
         self.same_host = same_host
-        self.cluster = Cluster(same_host, nodes=1, capacity=f"{CAPACITY // MIB} MiB", ttl_s=TTL_S)
+        self.cluster = Cluster(same_host, nodes=1, capacity=f"{CAPACITY // MIB} MiB", ttl_s=ttl_s)
         self.client = self.cluster.client
         self.steppers = []
 
