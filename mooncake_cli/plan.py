@@ -77,6 +77,8 @@ def _settings(
         case "store":
             yield "master", known["master"]["rpc"]
             yield "capacity", config.store_capacity
+            yield "name", part.name
+            yield "domain", part.name  # copies are to outlive a process: all are on one machine
             yield "transfer-listen", own.get("transfer", ANY)
             yield "transfer-same-host", config.same_host
         case "conductor":

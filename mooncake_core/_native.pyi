@@ -336,7 +336,7 @@ class StoreNode:
     """Lends memory to the store."""
 
     @staticmethod
-    def start(engine: Engine, *, master: str, capacity_bytes: int) -> StoreNode: ...
+    def start(engine: Engine, *, master: str, capacity_bytes: int, name: str = '', domain: str = '') -> StoreNode: ...
 
     @property
     def epoch(self) -> int:

@@ -141,6 +141,11 @@ class StoreConfig(Table, frozen=True):
     """Where the master listens."""
     capacity: Size = "1 GiB"
     """DRAM lent. Taken at start-up."""
+    name: Annotated[str, Meta(max_length=64)] = ""
+    """What people call it, and writers that prefer it; unique. Empty: its transfer address."""
+    domain: Annotated[str, Meta(max_length=64)] = ""
+    """What fails at once with it: a host, a rack. Two copies of an object are never in one domain.
+    Empty: the host."""
     transfer: TransferConfig = TransferConfig()
 
     def __post_init__(self) -> None:

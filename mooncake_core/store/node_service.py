@@ -48,7 +48,11 @@ async def serve_store(
 def _start(engine: TransferEngine, config: StoreConfig) -> _native.StoreNode:
     try:
         return _native.StoreNode.start(
-            engine.native, master=config.master, capacity_bytes=config.capacity_bytes
+            engine.native,
+            master=config.master,
+            capacity_bytes=config.capacity_bytes,
+            name=config.name,
+            domain=config.domain,
         )
     except _native.Error as error:
         raise ConfigError(f"--capacity: {config.capacity}: {error.args[1]}") from error

@@ -142,11 +142,14 @@ void BindNode(nb::module_& m) {
   nb::class_<Node>(m, "StoreNode", "Lends memory to the store.")
       .def_static(
           "start",
-          [](std::shared_ptr<Engine> engine, std::string master, uint64_t capacity_bytes) {
+          [](std::shared_ptr<Engine> engine, std::string master, uint64_t capacity_bytes,
+             std::string name, std::string domain) {
             const ReleaseGil released;  // taking memory takes a while
-            return Unwrap(Node::Start(std::move(engine), std::move(master), capacity_bytes));
+            return Unwrap(Node::Start(std::move(engine), {std::move(master), capacity_bytes,
+                                                          std::move(name), std::move(domain)}));
           },
-          nb::arg("engine"), nb::kw_only(), nb::arg("master"), nb::arg("capacity_bytes"))
+          nb::arg("engine"), nb::kw_only(), nb::arg("master"), nb::arg("capacity_bytes"),
+          nb::arg("name") = "", nb::arg("domain") = "")
       .def_prop_ro("epoch", &Node::epoch, "Of the master that knows this node; 0: none does.")
       .def_prop_ro("id", &Node::id)
       .def("close", [](Node& self) {

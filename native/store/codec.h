@@ -176,11 +176,11 @@ auto Fields(A& a, NodeRegister& m) {
 }
 template <typename A>
 auto Fields(A& a, CopyOrder& m) {
-  return a(m.order, m.nodes, m.sources, m.offset, m.bytes, m.part_bytes, m.checksums);
+  return a(m.order, m.nodes, m.sources, m.generation, m.offset, m.bytes, m.part_bytes, m.checksums);
 }
 template <typename A>
 auto Fields(A& a, CopyResult& m) {
-  return a(m.order, m.is_done);
+  return a(m.order, m.is_done, m.corrupt);
 }
 template <typename A>
 auto Fields(A& a, NodeHeartbeat& m) {

@@ -33,6 +33,15 @@ HeaderBytes EncodeHeader(const ObjectHeader& header) {
   return bytes;
 }
 
+std::optional<ObjectHeader> DecodeHeader(const HeaderBytes& bytes) {
+  const ObjectHeader header{.generation = LoadLittle<uint64_t>(&bytes[8]),
+                            .epoch = LoadLittle<uint64_t>(&bytes[16]),
+                            .size_bytes = LoadLittle<uint64_t>(&bytes[24]),
+                            .part_bytes = LoadLittle<uint64_t>(&bytes[32]),
+                            .key_hash = LoadLittle<uint64_t>(&bytes[40])};
+  return IsHeader(bytes, header) ? std::optional(header) : std::nullopt;
+}
+
 bool IsHeader(const HeaderBytes& bytes, const ObjectHeader& header) {
   return bytes == EncodeHeader(header);
 }

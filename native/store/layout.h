@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +30,8 @@ struct ObjectHeader {
 using HeaderBytes = std::array<uint8_t, kHeaderBytes>;
 
 HeaderBytes EncodeHeader(const ObjectHeader& header);
+// Nothing when the bytes are no intact header.
+std::optional<ObjectHeader> DecodeHeader(const HeaderBytes& bytes);
 // False when the bytes are not exactly this header.
 bool IsHeader(const HeaderBytes& bytes, const ObjectHeader& header);
 // FNV-1a, 64 bits: equal in every process.

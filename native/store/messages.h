@@ -268,14 +268,16 @@ struct CopyOrder {
   uint64_t order = 0;
   std::vector<NodeAddress> nodes;
   std::vector<Placement> sources;  // of the same stripe, each as good; tried in order
+  uint64_t generation = 0;         // that the stripe's header has
   uint64_t offset = 0;             // of the header, in the node's own segment
   uint64_t bytes = 0;              // of the payload
   uint64_t part_bytes = 0;         // chunks are cut from the stripe's start, as an object's
-  std::vector<uint32_t> checksums;
+  std::vector<uint32_t> checksums;  // empty: it has none
 };
 struct CopyResult {
   uint64_t order = 0;
-  bool is_done = false;  // verified, and in place
+  bool is_done = false;         // verified, and in place
+  std::vector<NodeId> corrupt;  // sources whose bytes are wrong
 };
 struct NodeHeartbeat {
   NodeId node = 0;

@@ -13,17 +13,20 @@ constexpr double kRetry_s = 0.2;   // first pause while the master is away; doub
 
 }  // namespace
 
-Result<std::unique_ptr<Node>> Node::Start(std::shared_ptr<Engine> engine, std::string master,
-                                          uint64_t capacity_bytes) {
-  std::unique_ptr<Node> node(new Node(std::move(engine), std::move(master), capacity_bytes));
+Result<std::unique_ptr<Node>> Node::Start(std::shared_ptr<Engine> engine,
+                                          const NodeOptions& options) {
+  std::unique_ptr<Node> node(new Node(std::move(engine), options));
   MC_RETURN_IF_ERROR(node->TakeMemory());
   node->heartbeat_ = std::thread([raw = node.get()] { raw->Run(); });
   node->fencer_ = std::thread([raw = node.get()] { raw->RunFences(); });
   return node;
 }
 
-Node::Node(std::shared_ptr<Engine> engine, std::string master, uint64_t capacity_bytes)
-    : engine_(std::move(engine)), capacity_bytes_(capacity_bytes), master_(std::move(master)) {}
+Node::Node(std::shared_ptr<Engine> engine, const NodeOptions& options)
+    : engine_(std::move(engine)),
+      options_(options),
+      master_(options.master),
+      copier_(engine_, [this] { TellSoon(); }) {}
 
 void Node::Close() {
   {
@@ -38,6 +41,7 @@ void Node::Close() {
     // A courtesy: a master that does not hear it notices by the silence.
     (void)master_.Notify(MessageType::kNodeGoodbye, One{segment_->id()}, Deadline::After(0.5));
   }
+  copier_.Forget();
   engine_->CloseSegment(*segment_);
   segment_ = nullptr;
 }
@@ -62,9 +66,10 @@ Status Node::TakeMemory() {
     to_fence_.clear();
     fenced_.clear();
   }
+  copier_.Forget();
   if (old != nullptr) engine_->CloseSegment(*old);
   old = nullptr;
-  auto segment = engine_->CreateSegment(capacity_bytes_);
+  auto segment = engine_->CreateSegment(options_.capacity_bytes);
   if (!segment.ok()) return segment.status();
   std::lock_guard lock(mutex_);
   segment_ = std::move(segment).value();
@@ -79,7 +84,7 @@ void Node::Run() {
     std::unique_lock lock(mutex_);
     pause_s = status.ok() ? kRetry_s : std::min(pause_s * 2, 1.0);
     const std::chrono::duration<double> wait(status.ok() ? period_s_ : pause_s);
-    // A fence that is done is reported at once: space waits for it.
+    // A fence or a copy that is done is reported at once: others wait for it.
     changed_.wait_for(lock, wait, [&] { return is_closed_ || has_news_; });
     if (is_closed_) return;
   }
@@ -92,12 +97,13 @@ Status Node::Exchange() {
     std::lock_guard lock(mutex_);
     beat.node = epoch_ == 0 || segment_ == nullptr ? 0 : segment_->id();
     beat.fenced.assign(fenced_.begin(), fenced_.end());
+    beat.finished = copier_.Finished();
     has_news_ = false;
   }
   auto reply = master_.Call<NodeReply>(MessageType::kNodeHeartbeat, beat, Deadline::After(kCall_s));
   if (!reply.ok()) return reply.status();
   if (!reply.value().is_known) return Announce(reply.value().epoch);
-  Obey(reply.value());
+  Obey(std::move(reply).value());
   return Status::Ok();
 }
 
@@ -108,8 +114,8 @@ Status Node::Announce(uint64_t epoch) {
                            .epoch = epoch,
                            .endpoint = engine_->endpoint(),
                            .host_id = engine_->host_id(),
-                           .name = "",
-                           .domain = "",
+                           .name = options_.name,
+                           .domain = options_.domain,
                            .capacity_bytes = segment_->size_bytes()};
   auto reply = master_.Call<NodeReply>(MessageType::kNodeRegister, hello, Deadline::After(kCall_s));
   if (!reply.ok()) return reply.status();
@@ -120,8 +126,9 @@ Status Node::Announce(uint64_t epoch) {
   return Status::Ok();
 }
 
-void Node::Obey(const NodeReply& reply) {
+void Node::Obey(NodeReply reply) {
   std::lock_guard lock(mutex_);
+  copier_.Obey(segment_, std::move(reply.orders));
   const std::set<uint64_t> asked(reply.fence.begin(), reply.fence.end());
   // What the master no longer asks for it has heard of.
   std::erase_if(fenced_, [&](uint64_t peer_id) { return !asked.contains(peer_id); });
@@ -129,6 +136,12 @@ void Node::Obey(const NodeReply& reply) {
   std::set_difference(asked.begin(), asked.end(), fenced_.begin(), fenced_.end(),
                       std::inserter(to_fence_, to_fence_.end()));
   if (!to_fence_.empty()) changed_.notify_all();
+}
+
+void Node::TellSoon() {
+  std::lock_guard lock(mutex_);
+  has_news_ = true;
+  changed_.notify_all();
 }
 
 // A writer that lives on but does not move keeps its fence waiting; the others take turns with it.

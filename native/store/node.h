@@ -1,5 +1,6 @@
 // Node: lends memory to the store: a segment of an engine, announced to the master and kept alive
-// by a heartbeat from a thread of its own. Payload reaches it one-sided.
+// by a heartbeat from a thread of its own. Payload reaches it one-sided; copies that the master
+// orders it fetches itself.
 //
 // Thread safety: all methods may be called by any thread.
 // Ownership: shares the engine; owns its segment and threads; destroying it closes it.
@@ -15,16 +16,24 @@
 #include <thread>
 
 #include "base/status.h"
+#include "store/copier.h"
 #include "store/master_client.h"
 #include "transfer/engine.h"
 
 namespace mooncake::store {
 
+struct NodeOptions {
+  std::string master;  // host:port
+  uint64_t capacity_bytes = 0;
+  std::string name{};    // unique in the store; empty: the engine's endpoint
+  std::string domain{};  // no two copies of an object are in one; empty: the host
+};
+
 class Node {
  public:
   // Takes the memory. The master may come later. kOutOfSpace when there is not so much memory.
-  static Result<std::unique_ptr<Node>> Start(std::shared_ptr<Engine> engine, std::string master,
-                                             uint64_t capacity_bytes);
+  static Result<std::unique_ptr<Node>> Start(std::shared_ptr<Engine> engine,
+                                             const NodeOptions& options);
   ~Node() { Close(); }
 
   uint64_t epoch() const;  // of the master that knows this node; 0: none does
@@ -32,17 +41,18 @@ class Node {
   void Close();
 
  private:
-  Node(std::shared_ptr<Engine> engine, std::string master, uint64_t capacity_bytes);
+  Node(std::shared_ptr<Engine> engine, const NodeOptions& options);
 
   Status TakeMemory();
   void Run();
   Status Exchange();
   Status Announce(uint64_t epoch);
-  void Obey(const NodeReply& reply);
+  void Obey(NodeReply reply);
+  void TellSoon();
   void RunFences();
 
   const std::shared_ptr<Engine> engine_;
-  const uint64_t capacity_bytes_;
+  const NodeOptions options_;
   MasterClient master_;
 
   mutable std::mutex mutex_;
@@ -53,8 +63,9 @@ class Node {
   uint64_t epoch_ = 0;
   double period_s_ = 0.5;
   std::set<uint64_t> to_fence_, fenced_;
-  bool has_news_ = false;  // a fence that the master has not heard of
+  bool has_news_ = false;  // a fence or a copy that the master has not heard of
 
+  Copier copier_;
   std::thread heartbeat_, fencer_;
 };
 

@@ -112,7 +112,7 @@ TEST(ReaderOfAnEarlierMasterDoesNotEndTheLeaseOfALaterOne) {
   constexpr double kLease_s = 1;
   auto server = MasterServer::Start("127.0.0.1:0", {kEpoch, 2, kLease_s}).value();
   const std::string endpoint = server->endpoint();
-  const auto node = Node::Start(Engine::Create({}).value(), endpoint, 1 << 20).value();
+  const auto node = Node::Start(Engine::Create({}).value(), {endpoint, 1 << 20}).value();
   Client client(Engine::Create({}).value(), {endpoint, 1, 5});
   const uint64_t value = 5;
   const Registration registered(client.engine(), &value, sizeof value);

@@ -78,7 +78,9 @@ void RunCluster(SameHost same_host) {
   auto server = Must(MasterServer::Start("127.0.0.1:0", {RandomId(), 10, 10}));
   std::vector<std::unique_ptr<Node>> nodes;
   for (int node = 0; node < 2; ++node) {
-    nodes.push_back(Must(Node::Start(NewEngine(same_host), server->endpoint(), 1 << 20)));
+    const std::string name = "node-" + std::to_string(node);
+    nodes.push_back(
+        Must(Node::Start(NewEngine(same_host), {server->endpoint(), 1 << 20, name, name})));
   }
   const Deadline deadline = Deadline::After(30);
   while (nodes[0]->epoch() == 0 || nodes[1]->epoch() == 0) {

@@ -65,6 +65,7 @@ class Cluster:
         self.transfer = {"same_host": same_host}
         self.capacity, self.ttl_s = capacity, ttl_s
         self.processes, self.clients = [], []
+        self.launched = 0
         self.start_master("127.0.0.1:0")
         self.nodes = [self.launch_node() for _ in range(nodes)]
         for node in self.nodes:
@@ -80,7 +81,16 @@ class Cluster:
         self.rpc, self.admin = addresses["rpc"], addresses["admin"]
 
     def launch_node(self):
-        return self.run("node", master=self.rpc, capacity=self.capacity, transfer=self.transfer)
+        name = f"node-{self.launched}"
+        self.launched += 1
+        return self.run(
+            "node",
+            master=self.rpc,
+            capacity=self.capacity,
+            transfer=self.transfer,
+            name=name,
+            domain=name,
+        )
 
     def start_node(self):
         self.launch_node().hear()

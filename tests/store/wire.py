@@ -219,6 +219,7 @@ class CopyOrder(Message):
     order: int
     nodes: list[NodeAddress]
     sources: bytes
+    generation: int
     offset: int
     size_bytes: int
     part_bytes: int
@@ -228,6 +229,7 @@ class CopyOrder(Message):
 class CopyResult(Message):
     order: int
     is_done: bool
+    corrupt: list[int] = []
 
 
 class NodeHeartbeat(Message):
