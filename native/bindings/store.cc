@@ -7,10 +7,14 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
+#include <tuple>
 #include <utility>
 
+#include "base/check.h"
 #include "bindings/bindings.h"
 #include "bindings/gil.h"
 #include "store/allocator.h"
@@ -54,6 +58,19 @@ void ReplayAllocations(Allocator& self, const Sizes& sizes, const Offsets& offse
   }
 }
 
+using BlockRow = std::tuple<uint64_t, uint64_t, bool, uint32_t>;
+
+std::vector<BlockRow> Blocks(const Allocator& self) {
+  std::vector<BlockRow> rows;
+  uint32_t before = Allocator::kNone;
+  for (uint32_t at = self.first_block(); at != Allocator::kNone; at = self.After(at)) {
+    MC_CHECK(self.Before(at) == before, "block %u", at);
+    rows.emplace_back(self.OffsetOf(at), self.BytesOf(at), self.IsFree(at), at);
+    before = at;
+  }
+  return rows;
+}
+
 void BindAllocator(nb::module_& m) {
   nb::class_<Allocator>(m, "Allocator", "Extents of [0, capacity_bytes), 64-byte granularity.")
       .def(nb::init<uint64_t>(), nb::arg("capacity_bytes"))
@@ -72,6 +89,7 @@ void BindAllocator(nb::module_& m) {
           nb::arg("offsets").noconvert(),
           "Carry out many: a size above 0 is allocated, and its offset or -1 written; a size of -n "
           "frees what operation n - 1 was granted, if it was and is not freed yet.")
+      .def("blocks", &Blocks, "Return (offset, bytes, is_free, block) by address.")
       .def_prop_ro("fragmentation", &Allocator::fragmentation)
       .def("check", &Allocator::Check, "End the process if an invariant does not hold.")
       .def_prop_ro("used_bytes", &Allocator::used_bytes)

@@ -64,6 +64,10 @@ def churn(seed, steps, capacity, largest, check_every=50):
         if step % check_every == 0:
             real.check()
             assert real.largest_free_extent == twin.largest()
+            rows = real.blocks()
+            assert [(at, at + size) for at, size, is_free, _ in rows if is_free] == twin.free
+            granted = [(at, block, size) for at, size, is_free, block in rows if not is_free]
+            assert granted == sorted(live)
     for _, block, _ in live:
         real.free(block)
     assert (real.used_bytes, real.largest_free_extent) == (0, real.capacity_bytes)
