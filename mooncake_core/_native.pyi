@@ -1,6 +1,6 @@
 from collections.abc import Mapping, Sequence
 import enum
-from typing import Annotated, Any, overload
+from typing import Annotated, Any, Final, overload
 
 import numpy
 from numpy.typing import NDArray
@@ -282,6 +282,9 @@ class Allocator:
         """
         Carry out many: a size above 0 is allocated, and its offset or -1 written; a size of -n frees what operation n - 1 was granted, if it was and is not freed yet.
         """
+
+    def blocks(self) -> list[tuple[int, int, bool, int]]:
+        """Return (offset, bytes, is_free, block) by address."""
 
     @property
     def fragmentation(self) -> float: ...
@@ -607,6 +610,42 @@ class Admission:
     def admit(self, key_hash: int, bytes: int, *, now_s: float) -> bool: ...
 
 def admission_names() -> list[str]: ...
+
+class MasterLoadTime:
+    """What puts cost the core itself."""
+
+    @property
+    def put(self) -> int: ...
+
+    @property
+    def refused(self) -> int: ...
+
+    @property
+    def retries(self) -> int:
+        """Answers that said to ask again."""
+
+    @property
+    def wall_s(self) -> float: ...
+
+    @property
+    def cpu_s(self) -> float: ...
+
+class MasterLoad:
+    """Puts objects into a master core, and nothing else."""
+
+    def __init__(self, *, room_objects: int, nodes: int = 1, size_bytes: int = 4096, batch: int = 128) -> None: ...
+
+    def put(self, count: int) -> MasterLoadTime:
+        """Put so many more objects."""
+
+    @property
+    def objects(self) -> int: ...
+
+    @property
+    def evictions(self) -> int: ...
+
+    key_bytes: Final[int] = ...
+    """(arg: object, /) -> int"""
 
 def memcpy_rate(threads: int, block_bytes: int, span_bytes: int, seconds: float) -> float:
     """

@@ -4,6 +4,7 @@
 #include <nanobind/stl/unique_ptr.h>
 
 #include "bench/baseline.h"
+#include "bench/master_load.h"
 #include "bench/pattern.h"
 #include "bench/socket_peer.h"
 #include "bindings/bindings.h"
@@ -16,6 +17,8 @@ using namespace nb::literals;
 
 namespace mooncake {
 namespace {
+
+using Release = nb::call_guard<ReleaseGil>;
 
 double Memcpy(int threads, uint64_t block_bytes, uint64_t span_bytes, double seconds) {
   return Unwrap(MemcpyRate({threads, block_bytes, span_bytes, seconds}));
@@ -42,10 +45,38 @@ int64_t FirstWrong(nb::handle object, uint64_t seed, uint64_t offset) {
   return at == buffer.size_bytes() ? -1 : static_cast<int64_t>(at);
 }
 
+void BindMasterLoad(nb::module_& m) {
+  nb::class_<MasterLoadTime>(m, "MasterLoadTime", "What puts cost the core itself.")
+      .def_ro("put", &MasterLoadTime::put)
+      .def_ro("refused", &MasterLoadTime::refused)
+      .def_ro("retries", &MasterLoadTime::retries, "Answers that said to ask again.")
+      .def_ro("wall_s", &MasterLoadTime::wall_s)
+      .def_ro("cpu_s", &MasterLoadTime::cpu_s);
+  nb::class_<MasterLoad>(m, "MasterLoad", "Puts objects into a master core, and nothing else.")
+      .def(
+          "__init__",
+          [](MasterLoad* self, uint64_t room_objects, uint32_t nodes, uint64_t size_bytes,
+             uint32_t batch) {
+            const bool is_sane = nodes > 0 && room_objects >= nodes && size_bytes > 0 &&
+                                 batch > 0 && batch <= store::kMaxBatch;
+            if (!is_sane) {
+              throw StatusError{
+                  Status(Code::kInvalidArgument, "every option must be above 0, batch at most " +
+                                                     std::to_string(store::kMaxBatch))};
+            }
+            new (self) MasterLoad({nodes, room_objects, size_bytes, batch});
+          },
+          nb::kw_only(), "room_objects"_a, "nodes"_a = 1, "size_bytes"_a = 4096, "batch"_a = 128)
+      .def("put", &MasterLoad::Put, "count"_a, Release(), "Put so many more objects.")
+      .def_prop_ro("objects", &MasterLoad::objects)
+      .def_prop_ro("evictions", &MasterLoad::evictions)
+      .def_ro_static("key_bytes", &MasterLoad::kKeyBytes);
+}
+
 }  // namespace
 
 void bind_bench(nb::module_& m) {
-  using Release = nb::call_guard<ReleaseGil>;
+  BindMasterLoad(m);
   m.def("memcpy_rate", &Memcpy, "threads"_a, "block_bytes"_a, "span_bytes"_a, "seconds"_a,
         Release(),
         "Bytes a second of memcpy over all threads, each walking round span_bytes of its own.");
