@@ -21,7 +21,7 @@ from tests.store.processes import eventually
 
 TTL_S = 2.0
 LEASE_S = 2.0
-NODES, MEMBERS = 4, 6
+NODES, DOMAINS, MEMBERS = 4, 4, 6
 CAPACITY, TIGHT = "24 MiB", "2 MiB"
 SLOTS = 160
 MOST_DOWN = 2
@@ -47,7 +47,7 @@ class Fire:
         self.rpc = self.master.start()["rpc"]
         self.watcher = Watcher(self.rpc)
         self.nodes = [self._new_node(number) for number in range(NODES)]
-        self.node_ids = {}
+        self.node_ids, self.domains = {}, {}
         self.endpoints = {node: node.start()["transfer"] for node in self.nodes}
         self.members = [self._new_member(number) for number in range(MEMBERS)]
         for member in self.members:
@@ -55,7 +55,12 @@ class Fire:
         eventually(lambda: self._look_at_nodes() == NODES, "all nodes are there")
 
     def _new_node(self, number):
-        return new_node(master=self.rpc, capacity=TIGHT if self.is_tight else CAPACITY)
+        return new_node(
+            master=self.rpc,
+            capacity=TIGHT if self.is_tight else CAPACITY,
+            name=f"node-{number}",
+            domain=f"domain-{number % DOMAINS}",
+        )
 
     def _new_member(self, number):
         same_host = ("shm", "network")[number % 2]
@@ -158,8 +163,8 @@ class Fire:
             nodes = self.watcher.nodes_of(key) if answer["value"] else ()
             self.report.counts["puts"] += answer["value"]
             self.report.counts["copies"] += len(nodes)
-            if len(set(nodes)) < len(nodes):
-                self.report.wrong.append(f"copies of {key} share a node")
+            if len({self.domains.get(node, node) for node in nodes}) < len(nodes):
+                self.report.wrong.append(f"copies of {key} share a domain")
             self.oracle.end_put(key, is_stored=answer["value"], nodes=nodes)
         return None
 
@@ -246,6 +251,7 @@ class Fire:
         """Tell the oracle which nodes the master has; return how many of ours are online."""
         online = 0
         listed = {node.endpoint.decode(): node for node in self.watcher.stats().nodes}
+        self.domains = {node.node: node.domain for node in listed.values()}
         for child, endpoint in self.endpoints.items():
             node = listed.get(endpoint)
             known = self.node_ids.get(child)
