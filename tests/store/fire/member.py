@@ -66,7 +66,7 @@ class Member:
     def put(self, key, version, replicas):
         value = value_of(key, version)
         if version_is_whole(key, len(value)) and replicas == 1:
-            return self.client.put(key, value)
+            return bool(self.client.put(key, value))
         return self._put_parts(key, value, replicas)
 
     def _put_parts(self, key, value, replicas):

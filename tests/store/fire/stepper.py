@@ -61,7 +61,7 @@ class Stepper:
 
     def put(self, key, size):
         """Put all of an object at once."""
-        return self.client.put(key, content(key, size))
+        return bool(self.client.put(key, content(key, size)))
 
     def open_read(self, key):
         """Lease it; how many there are."""
