@@ -183,4 +183,18 @@ Status RecvAll(const Fd& socket, void* data, size_t size, Patience patience) {
   return Status::Ok();
 }
 
+Result<size_t> SendSome(const Fd& socket, std::span<const uint8_t> data) {
+  const ssize_t count = send(socket.get(), data.data(), data.size(), MSG_NOSIGNAL);
+  if (count >= 0) return static_cast<size_t>(count);
+  if (errno == EAGAIN || errno == EINTR) return size_t{0};
+  return Broken("send", count);
+}
+
+Result<size_t> RecvSome(const Fd& socket, std::span<uint8_t> data) {
+  const ssize_t count = recv(socket.get(), data.data(), data.size(), 0);
+  if (count > 0) return static_cast<size_t>(count);
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return size_t{0};
+  return Broken("receive", count);
+}
+
 }  // namespace mooncake

@@ -70,6 +70,11 @@ Result<Fd> ConnectTcp(const Address& address, Patience patience);
 Status SendAll(const Fd& socket, const void* data, size_t size, Patience patience);
 Status RecvAll(const Fd& socket, void* data, size_t size, Patience patience);
 
+// Sends or receives what the kernel takes or has right now: 0 bytes where that is nothing.
+// kPeerUnreachable when the connection has ended.
+Result<size_t> SendSome(const Fd& socket, std::span<const uint8_t> data);
+Result<size_t> RecvSome(const Fd& socket, std::span<uint8_t> data);
+
 // poll() without waiting, and without giving up when a signal comes.
 int PollNow(std::span<pollfd> polled);
 // Waits until poll() reports one of `events`, an error or a hang-up. Gives revents.

@@ -5,12 +5,11 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "base/fd.h"
 #include "base/status.h"
-#include "wire/frame.h"
+#include "wire/frame_buffer.h"
 
 namespace mooncake::store {
 
@@ -18,13 +17,6 @@ class Connection {
  public:
   // Nothing more is read while this much waits to be sent.
   static constexpr size_t kOutputMax = 4u << 20;
-  // Taken from the kernel at a time, so that one connection does not hold up the others.
-  static constexpr size_t kReadBytes = 64u << 10;
-
-  struct Frame {
-    FrameHeader header;
-    std::span<const uint8_t> body;  // until the next call
-  };
 
   explicit Connection(Fd socket) : socket_(std::move(socket)) {}
 
@@ -33,8 +25,9 @@ class Connection {
   // Reads what has arrived, a bounded amount. False: the peer is gone.
   bool Read();
   // The next whole frame, or nothing yet. kWire when the peer does not speak our protocol.
-  Result<std::optional<Frame>> Next();
-  void Send(uint8_t type, uint64_t request_id, std::span<const uint8_t> body);
+  Result<std::optional<FrameBuffer::Frame>> Next() { return in_.Next(); }
+  // What is sent next: frames are appended.
+  std::vector<uint8_t>& output() { return out_; }
   // Sends what the kernel takes. False: the peer is gone.
   bool Flush();
 
@@ -43,8 +36,9 @@ class Connection {
 
  private:
   Fd socket_;
-  std::vector<uint8_t> in_, out_;
-  size_t taken_ = 0, sent_ = 0;
+  FrameBuffer in_;
+  std::vector<uint8_t> out_;
+  size_t sent_ = 0;
 };
 
 }  // namespace mooncake::store

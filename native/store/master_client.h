@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "base/deadline.h"
-#include "base/fd.h"
-#include "base/socket.h"
 #include "base/status.h"
 #include "store/codec.h"
+#include "store/line.h"
 
 namespace mooncake::store {
 
@@ -25,38 +24,59 @@ class MasterClient {
   // so the master sees some twice.
   template <typename Reply, typename Request>
   Result<Reply> Call(MessageType type, const Request& request, Deadline deadline) {
-    std::vector<uint8_t> body;
-    Encode(request, body);
-    std::vector<uint8_t> answer;
-    MC_RETURN_IF_ERROR(Exchange(type, body, deadline, &answer));
-    return Decode<Reply>(answer);
+    Line line = TakeIdle();
+    line.Begin(type, /*is_answered=*/true);
+    MC_RETURN_IF_ERROR(line.Add(request));
+    Reply reply;
+    MC_RETURN_IF_ERROR(Exchange(std::move(line), deadline,
+                                [&](size_t, auto body) { return DecodeTo(reply, body); }));
+    return reply;
+  }
+
+  // Several questions of one type in flight at once; the master carries them out in their order.
+  // One reply each, in the same order; or the first error, and then each but the answered ones
+  // before it may have been acted on or not.
+  template <typename Reply, typename Request>
+  Result<std::vector<Reply>> CallAll(MessageType type, const std::vector<Request>& requests,
+                                     Deadline deadline) {
+    std::vector<Reply> replies(requests.size());
+    if (requests.empty()) return replies;
+    Line line = TakeIdle();
+    line.Begin(type, /*is_answered=*/true);
+    for (const Request& request : requests) MC_RETURN_IF_ERROR(line.Add(request));
+    MC_RETURN_IF_ERROR(Exchange(std::move(line), deadline, [&](size_t index, auto body) {
+      return DecodeTo(replies[index], body);
+    }));
+    return replies;
   }
 
   // Says something that is not answered. Lost in silence when the connection breaks.
   template <typename Request>
   Status Notify(MessageType type, const Request& request, Deadline deadline) {
-    std::vector<uint8_t> body;
-    Encode(request, body);
-    return Exchange(type, body, deadline, nullptr);
+    Line line = TakeIdle();
+    line.Begin(type, /*is_answered=*/false);
+    MC_RETURN_IF_ERROR(line.Add(request));
+    return Exchange(std::move(line), deadline, {});
   }
 
   const std::string& address() const { return address_; }
 
  private:
-  Status Exchange(MessageType type, const std::vector<uint8_t>& body, Deadline deadline,
-                  std::vector<uint8_t>* answer);
-  Status ExchangeOn(const Fd& socket, MessageType type, const std::vector<uint8_t>& body,
-                    Deadline deadline, std::vector<uint8_t>* answer);
-  Status Receive(const Fd& socket, MessageType type, uint64_t request_id, Deadline deadline,
-                 std::vector<uint8_t>& answer);
-  Result<Fd> Connect(Deadline deadline);
-  Fd TakeIdle();
-  void KeepIdle(Fd socket);
+  template <typename Reply>
+  static Status DecodeTo(Reply& reply, std::span<const uint8_t> body) {
+    auto decoded = Decode<Reply>(body);
+    if (decoded.ok()) reply = std::move(decoded).value();
+    return decoded.status();
+  }
+
+  Status Exchange(Line line, Deadline deadline, const Line::Take& take);
+  Status ExchangeAnew(Line& line, Deadline deadline, const Line::Take& take);
+  Line TakeIdle();
+  void KeepIdle(Line line);
 
   const std::string address_;
   std::mutex mutex_;
-  std::vector<Fd> idle_;
-  uint64_t last_request_ = 0;
+  std::vector<Line> idle_;
 };
 
 }  // namespace mooncake::store

@@ -15,6 +15,7 @@
 #include "base/deadline.h"
 #include "base/random.h"
 #include "base/socket.h"
+#include "base/spin.h"
 
 namespace mooncake::store {
 namespace {
@@ -68,11 +69,11 @@ void MasterServer::Stop() {
 
 void MasterServer::Run() {
   std::array<epoll_event, 64> events;
+  int count = 0;
   for (;;) {
     const double now_s = MonotonicSeconds();
     if (now_s >= next_tick_s_) Tick(now_s);
-    const int wait_ms = std::max(1, static_cast<int>(std::ceil((next_tick_s_ - now_s) * 1e3)));
-    const int count = epoll_wait(epoll_.get(), events.data(), events.size(), wait_ms);
+    count = Wait(events, count > 0);
     for (int at = 0; at < count; ++at) {
       const int fd = events[at].data.fd;
       if (fd == wake_.get()) return;
@@ -83,6 +84,23 @@ void MasterServer::Run() {
       }
     }
   }
+}
+
+// Who has just been served often asks again at once: it is not slept before a while without
+// questions. Never beyond the next tick.
+int MasterServer::Wait(std::span<epoll_event> events, bool has_served) {
+  const auto wait = [&](int wait_ms) {
+    return epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wait_ms);
+  };
+  if (has_served) {
+    Spin spin;
+    do {
+      const int count = wait(0);
+      if (count > 0) return count;
+    } while (spin.Again());
+  }
+  const double left_s = next_tick_s_ - MonotonicSeconds();
+  return wait(std::max(0, static_cast<int>(std::ceil(left_s * 1e3))));
 }
 
 // Out of descriptors, accepting stops until the next tick rather than spinning.
@@ -170,31 +188,42 @@ bool MasterServer::Handle(Client& client) {
   return true;
 }
 
-bool MasterServer::Answer(Client& client, const Connection::Frame& frame) {
+bool MasterServer::Answer(Client& client, const FrameBuffer::Frame& frame) {
   client.has_spoken = true;
+  const auto [type, body_bytes, request_id] = frame.header;
   DispatchContext context{MonotonicSeconds(), 0, 0};
-  if (frame.header.type == static_cast<uint8_t>(MessageType::kHello)) context.fresh_id = RandomId();
-  std::vector<uint8_t> answer;
-  const Status status = Dispatch(core_, frame.header.type, frame.body, context, answer);
+  if (type == static_cast<uint8_t>(MessageType::kHello)) context.fresh_id = RandomId();
+  std::vector<uint8_t>& out = client.connection.output();
+  const size_t begin = BeginFrame(out);
+  const Status status = Dispatch(core_, type, frame.body, context, out);
   if (context.node != 0) client.node = context.node;
-  const uint64_t request_id = frame.header.request_id;
-  if (!status.ok()) {
-    answer.clear();
-    Encode(ErrorBody{static_cast<uint32_t>(status.code()), status.message()}, answer);
-    client.connection.Send(kError, request_id, answer);
-    client.connection.Flush();
-    return status.code() == Code::kInvalidArgument;  // who does not speak our protocol must go
+  if (!status.ok()) return Refuse(client, status, begin, request_id);
+  if (out.size() - begin - kFrameHeaderBytes > kFrameBodyMax) {
+    const Status too_large(Code::kInvalidArgument,
+                           "the answer would exceed 64 MiB; ask for fewer keys at once");
+    return Refuse(client, too_large, begin, request_id);
   }
-  if (answer.size() > kFrameBodyMax) {
-    answer.clear();
-    Encode(ErrorBody{static_cast<uint32_t>(Code::kInvalidArgument),
-                     "the answer would exceed 64 MiB; ask for fewer keys at once"},
-           answer);
-    client.connection.Send(kError, request_id, answer);
+  if (request_id == 0) {
+    out.resize(begin);
+  } else {
+    EndFrame(out, begin, type | kAnswer, request_id);
+  }
+  return true;
+}
+
+// Puts an error in the place of the answer that was begun. False: who does not speak our protocol
+// must go.
+bool MasterServer::Refuse(Client& client, const Status& why, size_t begin, uint64_t request_id) {
+  std::vector<uint8_t>& out = client.connection.output();
+  out.resize(begin + kFrameHeaderBytes);
+  Encode(ErrorBody{static_cast<uint32_t>(why.code()), why.message()}, out);
+  EndFrame(out, begin, kError, request_id);
+  if (why.code() == Code::kInvalidArgument) {
+    if (request_id == 0) out.resize(begin);  // nobody waits for it
     return true;
   }
-  if (request_id != 0) client.connection.Send(frame.header.type | kAnswer, request_id, answer);
-  return true;
+  client.connection.Flush();
+  return false;
 }
 
 void MasterServer::Close(int fd) {

@@ -5,8 +5,11 @@
 // Ownership: owns its thread and its sockets; destroying it stops it.
 #pragma once
 
+#include <sys/epoll.h>
+
 #include <deque>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -49,13 +52,15 @@ class MasterServer {
   MasterServer(Fd listener, std::string endpoint, const MasterOptions& options, double patience_s);
   Status Open();
   void Run();
+  int Wait(std::span<epoll_event> events, bool has_served);
   void Serve(int fd, uint32_t events);
   void Accept();
   void StopAccepting();
   void AddStranger(const Client& client);
   void DropFirstStranger();
   bool Handle(Client& client);
-  bool Answer(Client& client, const Connection::Frame& frame);
+  bool Answer(Client& client, const FrameBuffer::Frame& frame);
+  bool Refuse(Client& client, const Status& why, size_t begin, uint64_t request_id);
   void Watch(Client& client);
   void Close(int fd);
   void Tick(double now_s);

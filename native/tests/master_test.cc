@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "base/socket.h"
 #include "store/client.h"
 #include "store/dispatch.h"
 #include "store/master_server.h"

@@ -1,10 +1,12 @@
 // Frames and msgpack, also when they are hostile.
+#include <algorithm>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "tests/test.h"
 #include "wire/frame.h"
+#include "wire/frame_buffer.h"
 #include "wire/msgpack.h"
 
 namespace mooncake {
@@ -28,6 +30,51 @@ TEST(FramesThatAreNotOursAreRefused) {
     const auto header = DecodeFrameHeader(bad);
     EXPECT(!header.ok() && header.status().code() == Code::kWire);
   }
+}
+
+// Three frames, the second of them large, and half of a fourth.
+Bytes SomeFrames() {
+  Bytes out;
+  for (const size_t body : {3u, 300'000u, 0u, 10u}) {
+    const size_t begin = BeginFrame(out);
+    out.insert(out.end(), body, static_cast<uint8_t>(body));
+    EndFrame(out, begin, 5, body);
+  }
+  out.resize(out.size() - 5);
+  return out;
+}
+
+TEST(FramesAreCutOutOfWhateverPiecesArrive) {
+  const Bytes sent = SomeFrames();
+  for (const size_t most : {size_t{1}, size_t{17}, size_t{5000}, sent.size()}) {
+    FrameBuffer buffer;
+    std::vector<size_t> bodies;
+    for (size_t at = 0; at < sent.size();) {
+      const auto room = buffer.Room();
+      EXPECT(!room.empty() && room.size() <= FrameBuffer::kReadBytes);
+      const size_t count = std::min({most, room.size(), sent.size() - at});
+      std::copy_n(&sent[at], count, room.begin());
+      buffer.Add(count);
+      at += count;
+      for (auto next = buffer.Next(); next.value(); next = buffer.Next()) {
+        const auto [header, body] = *next.value();
+        EXPECT(header.type == 5 && header.request_id == body.size());
+        EXPECT(std::count(body.begin(), body.end(), static_cast<uint8_t>(body.size())) ==
+               static_cast<ptrdiff_t>(body.size()));
+        bodies.push_back(body.size());
+      }
+    }
+    EXPECT((bodies == std::vector<size_t>{3, 300'000, 0}));
+    EXPECT(!buffer.is_empty());
+  }
+}
+
+TEST(BufferRefusesWhatIsNoFrame) {
+  FrameBuffer buffer;
+  const auto room = buffer.Room();
+  std::fill_n(room.begin(), kFrameHeaderBytes, uint8_t{0xff});
+  buffer.Add(kFrameHeaderBytes);
+  EXPECT(buffer.Next().status().code() == Code::kWire);
 }
 
 TEST(IntegersComeBackInTheShortestForm) {

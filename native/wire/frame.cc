@@ -1,5 +1,6 @@
 #include "wire/frame.h"
 
+#include <algorithm>
 #include <string>
 
 #include "base/check.h"
@@ -29,6 +30,19 @@ Result<FrameHeader> DecodeFrameHeader(std::span<const uint8_t, kFrameHeaderBytes
   const uint32_t body_bytes = LoadLittle<uint32_t>(&bytes[4]);
   if (body_bytes > kFrameBodyMax) return refuse("body bytes", body_bytes, kFrameBodyMax);
   return FrameHeader{bytes[3], body_bytes, LoadLittle<uint64_t>(&bytes[8])};
+}
+
+size_t BeginFrame(std::vector<uint8_t>& out) {
+  const size_t begin = out.size();
+  out.resize(begin + kFrameHeaderBytes);
+  return begin;
+}
+
+void EndFrame(std::vector<uint8_t>& out, size_t begin, uint8_t type, uint64_t request_id) {
+  const size_t body_bytes = out.size() - begin - kFrameHeaderBytes;
+  MC_CHECK(body_bytes <= kFrameBodyMax, "%zu bytes", body_bytes);
+  const auto header = EncodeFrameHeader({type, static_cast<uint32_t>(body_bytes), request_id});
+  std::copy(header.begin(), header.end(), &out[begin]);
 }
 
 }  // namespace mooncake

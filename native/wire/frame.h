@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/status.h"
 
@@ -35,5 +36,11 @@ FrameHeaderBytes EncodeFrameHeader(const FrameHeader& header);
 
 // kWire when magic or version are not ours or the body is longer than kFrameBodyMax.
 Result<FrameHeader> DecodeFrameHeader(std::span<const uint8_t, kFrameHeaderBytes> bytes);
+
+// Makes place for a frame's header at the end of `out`, and gives where the frame begins. Its body
+// is appended next; EndFrame then writes the header. REQUIRES: the body is of at most kFrameBodyMax
+// bytes.
+size_t BeginFrame(std::vector<uint8_t>& out);
+void EndFrame(std::vector<uint8_t>& out, size_t begin, uint8_t type, uint64_t request_id);
 
 }  // namespace mooncake

@@ -6,11 +6,11 @@ namespace mooncake {
 
 template <typename T>
 MsgpackWriter& MsgpackWriter::Tagged(uint8_t tag, T value) {
-  Byte(tag);
-  for (int shift = 8 * (sizeof(T) - 1); shift >= 0; shift -= 8) {
-    Byte(static_cast<uint8_t>(uint64_t{value} >> shift));
+  uint8_t bytes[1 + sizeof(T)] = {tag};
+  for (size_t at = sizeof(T); at > 0; --at, value = static_cast<T>(uint64_t{value} >> 8)) {
+    bytes[at] = static_cast<uint8_t>(value);
   }
-  return *this;
+  return Raw(bytes, sizeof bytes);
 }
 
 MsgpackWriter& MsgpackWriter::Raw(const void* data, size_t size) {
