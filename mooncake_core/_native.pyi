@@ -304,12 +304,18 @@ class Allocator:
 class MasterCore:
     """The pure master, driven by the bodies of its protocol."""
 
-    def __init__(self, *, epoch: int, client_ttl_s: float, lease_s: float) -> None: ...
+    def __init__(self, *, epoch: int, client_ttl_s: float, lease_s: float, eviction: str = 'lru', admission: str = 'all', placement: str = 'free-ratio-first', stripe_bytes: int = 67108864, seed: int = 0) -> None: ...
 
     def step(self, type: int, body: bytes, *, now_s: float, fresh_id: int = 0) -> bytes:
         """Return the answer's msgpack body, empty where there is none."""
 
     def tick(self, now_s: float) -> None: ...
+
+    @property
+    def has_background(self) -> bool:
+        """Something waits for run_slice."""
+
+    def run_slice(self, now_s: float) -> None: ...
 
     def node_disconnected(self, node: int, now_s: float) -> None: ...
 
@@ -320,7 +326,7 @@ class MasterServer:
     """The master: one thread over the core."""
 
     @staticmethod
-    def start(listen: str, *, epoch: int, client_ttl_s: float, lease_s: float) -> MasterServer: ...
+    def start(listen: str, *, epoch: int, client_ttl_s: float, lease_s: float, eviction: str = 'lru', admission: str = 'all', placement: str = 'free-ratio-first', stripe_bytes: int = 67108864, seed: int = 0) -> MasterServer: ...
 
     @property
     def endpoint(self) -> str: ...

@@ -56,6 +56,11 @@ class ClusterStats(Struct, frozen=True, kw_only=True):
     writing: int
     """Started, not yet committed or aborted."""
     leases: int
+    groups: int
+    soft_pinned_bytes: int
+    hard_pinned_bytes: int
+    fragmentation: float
+    """Share of the free bytes that is not in the largest free extent of a node."""
     capacity_bytes: int
     used_bytes: int
     evictable_bytes: int
@@ -75,7 +80,14 @@ class ClusterStats(Struct, frozen=True, kw_only=True):
     fences: int
     """Writers that nodes were told to fence."""
     corrupt: int
-    """Objects dropped because a reader found other bytes than were committed."""
+    """Copies dropped because a reader found other bytes than were committed."""
+    evicted_bytes: int
+    not_admitted: int
+    """Puts that the admission policy did not want."""
+    superseded: int
+    """Puts that ended when their key had been put by another."""
+    making_room: int
+    """Puts that had to ask again, for more was to be evicted than goes in one step."""
     nodes: list[NodeStats]
 
 
@@ -103,6 +115,10 @@ class _Counters(Struct, frozen=True, array_like=True, forbid_unknown_fields=True
     lost_nodes: int
     fences: int
     corrupt: int
+    evicted_bytes: int
+    not_admitted: int
+    superseded: int
+    making_room: int
 
 
 class _Stats(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -111,6 +127,10 @@ class _Stats(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     objects: int
     writing: int
     leases: int
+    groups: int
+    soft_pinned_bytes: int
+    hard_pinned_bytes: int
+    fragmentation_ppm: int
     space: SpaceStats
     counters: _Counters
     nodes: list[_Node]
@@ -125,6 +145,10 @@ def decode_stats(body: bytes) -> ClusterStats:
         objects=raw.objects,
         writing=raw.writing,
         leases=raw.leases,
+        groups=raw.groups,
+        soft_pinned_bytes=raw.soft_pinned_bytes,
+        hard_pinned_bytes=raw.hard_pinned_bytes,
+        fragmentation=raw.fragmentation_ppm / 1e6,
         nodes=[_node(node) for node in raw.nodes],
         **{name: getattr(raw.space, name) for name in SpaceStats.__struct_fields__},
         **{name: getattr(raw.counters, name) for name in _Counters.__struct_fields__},

@@ -103,10 +103,19 @@ void BindMasterCore(nb::module_& m) {
   nb::class_<MasterCore>(m, "MasterCore", "The pure master, driven by the bodies of its protocol.")
       .def(
           "__init__",
-          [](MasterCore* self, uint64_t epoch, double client_ttl_s, double lease_s) {
-            new (self) MasterCore({epoch, client_ttl_s, lease_s});
+          [](MasterCore* self, uint64_t epoch, double client_ttl_s, double lease_s,
+             const std::string& eviction, const std::string& admission,
+             const std::string& placement, uint64_t stripe_bytes, uint64_t seed) {
+            const store::MasterOptions options{epoch,        client_ttl_s, lease_s,
+                                               eviction,     admission,    placement,
+                                               stripe_bytes, seed,         {}};
+            Check(store::Validate(options));
+            new (self) MasterCore(options);
           },
-          nb::kw_only(), nb::arg("epoch"), nb::arg("client_ttl_s"), nb::arg("lease_s"))
+          nb::kw_only(), nb::arg("epoch"), nb::arg("client_ttl_s"), nb::arg("lease_s"),
+          nb::arg("eviction") = "lru", nb::arg("admission") = "all",
+          nb::arg("placement") = "free-ratio-first",
+          nb::arg("stripe_bytes") = store::MasterOptions{}.stripe_bytes, nb::arg("seed") = 0)
       .def(
           "step",
           [](MasterCore& self, uint8_t type, const nb::bytes& body, double now_s,
@@ -119,6 +128,8 @@ void BindMasterCore(nb::module_& m) {
           nb::arg("type"), nb::arg("body"), nb::kw_only(), nb::arg("now_s"),
           nb::arg("fresh_id") = 0, "Return the answer's msgpack body, empty where there is none.")
       .def("tick", &MasterCore::Tick, nb::arg("now_s"))
+      .def_prop_ro("has_background", &MasterCore::has_background, "Something waits for run_slice.")
+      .def("run_slice", &MasterCore::RunSlice, nb::arg("now_s"))
       .def("node_disconnected", &MasterCore::NodeDisconnected, nb::arg("node"), nb::arg("now_s"))
       .def("check", &MasterCore::Check, "End the process if an invariant does not hold.");
 }
@@ -128,11 +139,23 @@ void BindServer(nb::module_& m) {
   nb::class_<MasterServer>(m, "MasterServer", "The master: one thread over the core.")
       .def_static(
           "start",
-          [](const std::string& listen, uint64_t epoch, double client_ttl_s, double lease_s) {
-            return Unwrap(MasterServer::Start(listen, {epoch, client_ttl_s, lease_s}));
+          [](const std::string& listen, uint64_t epoch, double client_ttl_s, double lease_s,
+             const std::string& eviction, const std::string& admission,
+             const std::string& placement, uint64_t stripe_bytes, uint64_t seed) {
+            return Unwrap(MasterServer::Start(listen, {epoch,
+                                                       client_ttl_s,
+                                                       lease_s,
+                                                       eviction,
+                                                       admission,
+                                                       placement,
+                                                       stripe_bytes,
+                                                       seed,
+                                                       {}}));
           },
           nb::arg("listen"), nb::kw_only(), nb::arg("epoch"), nb::arg("client_ttl_s"),
-          nb::arg("lease_s"))
+          nb::arg("lease_s"), nb::arg("eviction") = "lru", nb::arg("admission") = "all",
+          nb::arg("placement") = "free-ratio-first",
+          nb::arg("stripe_bytes") = store::MasterOptions{}.stripe_bytes, nb::arg("seed") = 0)
       .def_prop_ro("endpoint", &MasterServer::endpoint)
       .def("stop", [](MasterServer& self) {
         const ReleaseGil released;

@@ -16,7 +16,7 @@ namespace mooncake {
 namespace {
 
 using store::NodeView;
-using store::Placement;
+using store::Placer;
 using store::Wish;
 
 // The node's name is a view of a Python string that the caller keeps.
@@ -29,14 +29,14 @@ NodeView MakeNode(std::string_view name, uint32_t domain, uint32_t host, uint64_
 }
 
 // What PlaceCopies of a master would do were every node as empty as it looks.
-std::vector<uint32_t> Place(Placement& self, const std::vector<NodeView>& nodes, uint64_t bytes,
+std::vector<uint32_t> Place(Placer& self, const std::vector<NodeView>& nodes, uint64_t bytes,
                             uint32_t copies, uint32_t host,
                             const std::vector<std::string>& preferred) {
   std::vector<uint32_t> slots;
   self.Begin(nodes, {.bytes = bytes, .host = host, .preferred = preferred});
   while (slots.size() < copies) {
     const uint32_t slot = self.Next();
-    if (slot == Placement::kNone) break;
+    if (slot == Placer::kNone) break;
     self.Take(slot);
     slots.push_back(slot);
   }
@@ -51,17 +51,17 @@ void BindPlacement(nb::module_& m) {
                   nb::arg("host") = 0, nb::arg("capacity_bytes"), nb::arg("free_bytes"),
                   nb::arg("evictable_bytes") = 0, nb::arg("is_open") = true,
                   nb::keep_alive<0, 1>());
-  nb::class_<Placement>(m, "Placement", "On which nodes an object's bytes go.")
+  nb::class_<Placer>(m, "Placement", "On which nodes an object's bytes go.")
       .def_static(
           "make",
           [](const std::string& strategy, uint64_t seed) {
-            return Unwrap(Placement::Make(strategy, seed));
+            return Unwrap(Placer::Make(strategy, seed));
           },
           nb::arg("strategy"), nb::kw_only(), nb::arg("seed") = 0)
-      .def_static("strategies", &Placement::Strategies)
+      .def_static("strategies", &Placer::Strategies)
       .def_static(
           "count_domains",
-          [](const std::vector<NodeView>& nodes) { return Placement::CountDomains(nodes); },
+          [](const std::vector<NodeView>& nodes) { return Placer::CountDomains(nodes); },
           nb::arg("nodes"))
       .def("place", Place, nb::arg("nodes"), nb::kw_only(), nb::arg("bytes"), nb::arg("copies") = 1,
            nb::arg("host") = Wish::kNoHost, nb::arg("preferred") = std::vector<std::string>(),

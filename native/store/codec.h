@@ -198,11 +198,13 @@ auto Fields(A& a, NodeStats& m) {
 template <typename A>
 auto Fields(A& a, Counters& m) {
   return a(m.puts, m.gets, m.hits, m.misses, m.evictions, m.out_of_space, m.aborts,
-           m.expired_sessions, m.lost_nodes, m.fences, m.corrupt);
+           m.expired_sessions, m.lost_nodes, m.fences, m.corrupt, m.evicted_bytes, m.not_admitted,
+           m.superseded, m.making_room);
 }
 template <typename A>
 auto Fields(A& a, Stats& m) {
-  return a(m.epoch, m.clients, m.objects, m.writing, m.leases, m.space, m.counters, m.nodes);
+  return a(m.epoch, m.clients, m.objects, m.writing, m.leases, m.groups, m.soft_pinned,
+           m.hard_pinned, m.fragmentation, m.space, m.counters, m.nodes);
 }
 
 template <typename A>

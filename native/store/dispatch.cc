@@ -80,7 +80,7 @@ Status Dispatch(MasterCore& core, uint8_t type, std::span<const uint8_t> body,
       return Answer<Keys>(body, answer, [&](Keys& keys) { return Flags{core.Remove(keys.keys)}; });
     case MessageType::kCorrupt:
       return Answer<CorruptReport>(body, answer, [&](CorruptReport& report) {
-        core.ReportCorrupt(report.key, report.generation);
+        core.ReportCorrupt(report.key, report.generation, report.node);
       });
     case MessageType::kNodeRegister:
     case MessageType::kNodeHeartbeat:
@@ -89,8 +89,12 @@ Status Dispatch(MasterCore& core, uint8_t type, std::span<const uint8_t> body,
     case MessageType::kStats:
       return Answer<One>(body, answer, [&](One&) { return core.Report(); });
     case MessageType::kDescribe:
+      return Answer<Describe>(body, answer, [&](Describe& event) { return core.Step(event); });
     case MessageType::kList:
+      return Answer<List>(body, answer, [&](List& event) { return core.Step(event); });
     case MessageType::kSetPin:
+      return Answer<SetPin>(body, answer,
+                            [&](SetPin& event) { return Flags{core.Step(event, context.now_s)}; });
     case MessageType::kTaskCreate:
     case MessageType::kTaskQuery:
       break;

@@ -1,21 +1,25 @@
-// MasterCore: what exists in the store, where, who reads and who writes it. Pure: every event is a
-// Step with the time, which answers with what to say; no I/O, clock, thread or randomness.
+// MasterCore: who reads and who writes what is in the store. Pure: every event is a Step with the
+// time, which answers with what to say; no I/O, clock, thread or randomness.
 //
 // Thread safety: none; one owner.
-// Invariants (`Check`): the extents of objects and of quarantine never overlap and sum up to what
-// the allocators say; a copy is in exactly one list of its node; only objects without leases are in
-// an eviction list, in order of use; leases belong to sessions that are there; a key has one
+// Invariants (`Check`): those of Inventory; leases belong to sessions that are there, or are on
+// their way to an end; each object that is being written is a put of one session; a key has one
 // object.
 //
 // An extent that a writer has not confirmed to be done with is quarantined under the writer's peer
 // id, until its node says that it has fenced that id, or is lost itself. Time alone frees nothing
-// that can still be written. Time does end leases: readers verify what they read.
+// that can still be written. Time does end leases: readers verify what they read; but it ends no
+// pin, whose objects stay until every node that has a part of them has fenced the reader.
+//
+// No step takes longer than about a millisecond at kMaxBatch keys: what does is cut into slices,
+// which the shell runs while `has_background`.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <list>
-#include <optional>
+#include <memory>
+#include <queue>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,24 +27,21 @@
 #include <unordered_set>
 #include <vector>
 
-#include "store/allocator.h"
+#include "policy/admission.h"
+#include "store/growing_table.h"
+#include "store/inventory.h"
+#include "store/master_options.h"
 #include "store/messages.h"
-#include "store/object_table.h"
 
 namespace mooncake::store {
-
-struct MasterOptions {
-  uint64_t epoch = 0;       // random, of this start
-  double client_ttl_s = 3;  // silence after which a session ends
-  double lease_s = 5;       // how long a lease lives unless it is renewed
-};
 
 class MasterCore {
  public:
   // When this long passes between two steps, it was the master that stood still: deadlines move.
   static constexpr double kStall_s = 0.5;
 
-  explicit MasterCore(const MasterOptions& options) : options_(options) {}
+  // REQUIRES: Validate(options) is ok.
+  explicit MasterCore(const MasterOptions& options);
   MasterCore(const MasterCore&) = delete;
   MasterCore& operator=(const MasterCore&) = delete;
 
@@ -54,11 +55,17 @@ class MasterCore {
 
   LookupReply Step(const Lookup& event, double now_s);
   void Step(const Release& event, double now_s);
-  std::vector<bool> Exists(std::span<const std::string_view> keys) const;
-  uint64_t MatchPrefix(std::span<const std::string_view> keys) const;
+  std::vector<bool> Exists(std::span<const std::string_view> keys);
+  uint64_t MatchPrefix(std::span<const std::string_view> keys);
   std::vector<bool> Remove(std::span<const std::string_view> keys);
-  // A reader found a copy whose bytes do not match: the object goes, unless it is another by now.
-  void ReportCorrupt(std::string_view key, uint64_t generation);
+  // A reader found bytes that do not match: the node's copy goes, or all when `node` is 0, unless
+  // the object is another by now.
+  void ReportCorrupt(std::string_view key, uint64_t generation, NodeId node);
+
+  // One answer a key, those that are not there included.
+  Objects Step(const Describe& event);
+  Objects Step(const List& event);
+  std::vector<bool> Step(const SetPin& event, double now_s);
 
   NodeReply Step(const NodeRegister& event, double now_s);
   NodeReply Step(const NodeHeartbeat& event, double now_s);
@@ -68,104 +75,143 @@ class MasterCore {
 
   // Ends what is overdue. The shell calls it every 100 ms or so.
   void Tick(double now_s);
+  // Something waits for RunSlice, which does about a millisecond of it.
+  bool has_background() const;
+  void RunSlice(double now_s);
 
   Stats Report() const;
   uint64_t epoch() const { return options_.epoch; }
   void Check() const;
 
  private:
-  struct Quarantine {
-    std::vector<Extent> extents;
+  // Of background work, some 300 ns each: of a slice, and of a message, so that what is small is
+  // done when it is answered.
+  static constexpr int kSliceSteps = 2000, kSettleSteps = 300;
+
+  struct PutSlot {
+    uint64_t put_id = 0;
+    uint32_t hash = 0;
+    uint32_t number = 0;  // of the object, + 1
+    bool is_set() const { return number != 0; }
   };
-  struct Node {
-    NodeId id = 0;
-    std::string endpoint, host_id, name, domain;
-    NodeState state = NodeState::kOnline;
-    double seen_s = 0, lost_s = 0;
-    std::optional<Allocator> allocator;  // none: the slot is free
-    CopyList evictable, busy;
-    std::unordered_map<uint64_t, Quarantine> quarantine;  // by the writer's peer id
-    uint64_t quarantined_bytes = 0;
+  struct Puts {
+    GrowingTable<PutSlot, 6> table;
+
+    static uint32_t HashOf(uint64_t put_id) {
+      return static_cast<uint32_t>(MixWords(put_id ^ 0x9e3779b97f4a7c15, 0xd1b54a32d192ed03));
+    }
+    uint32_t Find(uint64_t put_id) const;
+    void Insert(uint64_t put_id, uint32_t index) {
+      table.Insert({put_id, HashOf(put_id), index + 1});
+    }
+    void Erase(uint64_t put_id) {
+      table.Erase(HashOf(put_id), [put_id](const PutSlot& put) { return put.put_id == put_id; });
+    }
   };
   struct Session {
     uint64_t peer_id = 0;
+    std::string host_id;
     double seen_s = 0;
-    std::unordered_map<uint64_t, uint32_t> puts;  // put id -> object
+    bool has_pinned = false;
+    Puts puts;
     std::unordered_set<uint64_t> leases;
     std::unordered_set<uint64_t> early_aborts;  // ids whose abort overtook their start
     std::deque<uint64_t> early_aborts_by_arrival;
   };
+  // A session that is gone; its puts and leases follow.
+  struct Ended {
+    uint64_t peer_id = 0;
+    Puts puts;
+    uint64_t cursor = 0;  // of the puts
+    std::unordered_set<uint64_t> leases;
+  };
   struct Lease {
     SessionId session = 0;
+    bool is_pin = false;
     double end_s = 0;
     std::vector<uint32_t> objects;
-    std::list<uint64_t>::iterator by_end;
+    std::list<uint64_t>::iterator by_end;  // not of a pin
+    uint32_t fences = 0;                   // that a pin without a session waits for
+  };
+  struct SoftPin {
+    double end_s = 0;
+    uint32_t index = 0;
+    uint64_t generation = 0;
+    bool operator>(const SoftPin& other) const { return end_s > other.end_s; }
   };
 
+  // master_core.cc: sessions, time and slices
   double Advance(double now_s);
   Session* Known(SessionId session, double now_s);
   void EndSession(SessionId session);
+  void EndSome(Ended& ended, int& steps);
+  void EndOverdue(int& steps);
+  void Work(int steps);
+  void PinUntil(uint32_t index, double end_s);
 
-  PutStartReply::Item StartPut(const PutStart& event, const PutStart::Item& item, Session& owner,
-                               PutStartReply& reply);
-  PutStartReply::Item Grant(uint32_t index, PutStartReply& reply) const;
+  // master_puts.cc
+  void Hash(const PutStart& event);
+  PutStartReply::Item StartPut(const PutStart& event, const PutStart::Item& item, uint64_t hash,
+                               Session& owner, PutStartReply& reply);
+  PutOutcome Claim(const PutStart::Item& item, uint64_t hash, bool is_upsert, bool& takes_key);
+  uint32_t AddPut(const PutStart& event, const PutStart::Item& item, Room& room);
+  PutStartReply::Item Continue(const PutStart& event, const PutStart::Item& item, uint32_t index,
+                               Session& owner, PutStartReply& reply);
+  Wanted WantedOf(const PutStart& event, const PutStart::Item& item, const Session& owner) const;
+  PutStartReply::Item Grant(uint32_t index, PutStartReply& reply);
   EndOutcome EndPut(Session& owner, const PutEnd::Item& item, std::span<const uint32_t>& checksums);
+  EndOutcome Land(uint32_t index);
   EndOutcome AbortPut(Session& owner, const PutAbort::Item& item);
   static void MarkAborted(Session& owner, uint64_t put_id);
   void DropLost(uint32_t index, const PutEnd::Item& item, uint64_t peer_id);
+  bool IsOnOne(std::span<const CopyExtent> copy, std::span<const NodeId> nodes) const;
+  void EndWriting(uint32_t index);
 
-  bool IsReadable(const Object& object) const;
-  uint32_t FindReadable(std::string_view key) const;
-  LookupReply::Item Describe(uint32_t index, LookupReply& reply) const;
-  uint64_t AddLease(SessionId session, std::vector<uint32_t> objects, double now_s);
+  // master_lookups.cc
+  void Near(std::span<const std::string_view> keys);
+  uint32_t FindReadable(std::string_view key, uint64_t hash) const;
+  LookupReply::Item Found(uint32_t index, LookupReply& reply);
+  uint64_t AddLease(const Lookup& event, double now_s);
+  void EndLeases(Session& session, std::span<const uint64_t> leases);
   void EndLease(uint64_t lease);
-  void Acquire(uint32_t index);
-  void Unlease(uint32_t index);
-
-  // Appends where its copies are; gives how many.
+  void Orphan(uint64_t lease, uint64_t peer_id);
+  // Appends where an object's copies are; gives how many.
   uint32_t AppendPlacements(const Object& object, bool readable_only,
-                            std::vector<NodeAddress>& nodes,
-                            std::vector<Placement>& placements) const;
-  std::vector<Copy> PlaceCopies(uint64_t bytes, uint32_t count);
-  std::optional<Copy> PlaceCopy(uint64_t bytes, std::span<const Copy> taken);
-  std::vector<uint32_t> Candidates(uint64_t bytes, std::span<const Copy> taken) const;
-  std::optional<Copy> TryNodes(std::span<const uint32_t> nodes, uint64_t bytes);
-  uint32_t OldestOn(std::span<const uint32_t> nodes) const;
-  void Evict(uint32_t index);
+                            std::vector<NodeAddress>& nodes, std::vector<Placement>& placements);
 
-  static uint64_t ExtentBytes(const Object& object);
-  CopyList& ListOf(const Object& object, uint32_t node);
-  void Link(uint32_t index);
-  void Unlink(uint32_t index);
-  void ReleaseCopy(uint32_t index, size_t at, const uint64_t* dirty_peer);
-  void RemoveObject(uint32_t index);
-  void FreeObject(uint32_t index);
-  void FreeQuarantine(Node& node, uint64_t peer_id);
+  // master_listing.cc
+  ObjectInfo InfoOf(uint32_t index, Objects& answer);
+  uint32_t NameNode(uint32_t slot, Objects& answer);
+
+  // master_nodes.cc
   void RememberFenced(uint64_t peer_id);
-
-  uint32_t SlotOf(NodeId node) const;
-  NodeReply Answer(const Node& node) const;
+  NodeReply Answer(const NodeRecord& node) const;
+  void EndPins(NodeRecord::Quarantine& quarantine);
   void LoseNode(uint32_t slot);
-  void LoseCopies(CopyList& list, uint32_t slot);
   void TickNodes(double now_s);
-  Space SpaceOf(bool online_only) const;
-  void CheckNode(uint32_t slot) const;
-  void CheckList(const CopyList& list, uint32_t slot, bool evictable,
-                 std::vector<Extent>& extents) const;
+  Space SpaceOf(bool open_only) const;
 
-  MasterOptions options_;
-  ObjectTable objects_;
-  std::vector<Node> nodes_;
-  std::unordered_map<NodeId, uint32_t> slot_of_node_;
+  const MasterOptions options_;
+  Inventory inventory_;
+  std::unique_ptr<Admission> admission_;
   std::unordered_set<NodeId> lost_nodes_;
   std::unordered_map<SessionId, Session> sessions_;
+  std::deque<Ended> ended_;
+  std::unordered_map<uint32_t, Room> making_room_;  // by object
   std::unordered_map<uint64_t, Lease> leases_;
   std::list<uint64_t> leases_by_end_;
+  std::deque<uint64_t> ended_leases_;
   std::unordered_set<uint64_t> fenced_peers_;
-  uint64_t last_generation_ = 0, last_lease_ = 0, last_touch_ = 0;
+  std::priority_queue<SoftPin, std::vector<SoftPin>, std::greater<>> soft_pins_;
+  std::unordered_map<uint32_t, SoftPin> soft_pin_of_;  // an object's latest
+  uint64_t last_generation_ = 0, last_lease_ = 0, last_answer_ = 0;
   uint64_t writing_ = 0;
-  double last_s_ = -1, stalled_s_ = 0;
-  Counters counters_;
+  double last_s_ = -1, stalled_s_ = 0, now_s_ = 0;
+
+  // Of the step that goes on; kept for their memory.
+  Room room_;
+  std::vector<uint64_t> hashes_;
+  std::vector<uint32_t> found_;
 };
 
 }  // namespace mooncake::store

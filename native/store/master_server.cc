@@ -29,6 +29,7 @@ constexpr size_t kMaxStrangers = 1024;  // the first of more makes room
 Result<std::unique_ptr<MasterServer>> MasterServer::Start(const std::string& listen,
                                                           const MasterOptions& options,
                                                           double patience_s) {
+  MC_RETURN_IF_ERROR(Validate(options));
   auto address = ParseAddress(listen);
   if (!address.ok()) return address.status();
   auto listener = ListenTcp(address.value());

@@ -302,10 +302,13 @@ struct NodeStats {
 struct Counters {
   uint64_t puts = 0, gets = 0, hits = 0, misses = 0, evictions = 0, out_of_space = 0, aborts = 0;
   uint64_t expired_sessions = 0, lost_nodes = 0, fences = 0, corrupt = 0;
+  uint64_t evicted_bytes = 0, not_admitted = 0, superseded = 0, making_room = 0;
 };
 struct Stats {
   uint64_t epoch = 0;
-  uint64_t clients = 0, objects = 0, writing = 0, leases = 0;
+  uint64_t clients = 0, objects = 0, writing = 0, leases = 0, groups = 0;
+  uint64_t soft_pinned = 0, hard_pinned = 0;  // bytes
+  double fragmentation = 0;                   // share of the free bytes beyond the largest extents
   Space space;
   Counters counters;
   std::vector<NodeStats> nodes;

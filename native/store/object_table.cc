@@ -1,146 +1,116 @@
 #include "store/object_table.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
 
 namespace mooncake::store {
 
-void Object::Fill(std::string_view key, std::span<const Copy> copies,
-                  std::span<const uint32_t> checksums) {
-  const size_t bytes = copies.size_bytes() + checksums.size_bytes() + key.size();
-  auto fresh = std::make_unique<uint64_t[]>(bytes / 8 + 1);
-  char* at = reinterpret_cast<char*>(fresh.get());
-  auto append = [&at](const void* from, size_t count) {
-    if (count > 0) std::memcpy(at, from, count);
-    at += count;
-  };
-  append(copies.data(), copies.size_bytes());
-  append(checksums.data(), checksums.size_bytes());
-  append(key.data(), key.size());
-  data = std::move(fresh);
-  copy_count = copy_slots = static_cast<uint8_t>(copies.size());
-  checksum_count = static_cast<uint32_t>(checksums.size());
-  key_bytes = static_cast<uint32_t>(key.size());
+uint32_t ObjectTable::Find(std::string_view key, uint32_t hash) const {
+  const Slot* slot =
+      keys_.Find(hash, [&](const Slot& each) { return records_[each.number - 1].key() == key; });
+  return slot != nullptr ? slot->number - 1 : kNoIndex;
 }
 
-void Object::SetChecksums(std::span<const uint32_t> checksums) {
-  const auto old = std::move(data);  // key and copies are views into it
-  const Copy* copies = reinterpret_cast<const Copy*>(old.get());
-  const auto* key_start = reinterpret_cast<const char*>(copies + copy_slots) + 4 * checksum_count;
-  Fill({key_start, key_bytes}, {copies, copy_count}, checksums);
+void ObjectTable::PrefetchRecord(uint32_t hash) const {
+  const Slot* slot = keys_.Find(hash, [](const Slot&) { return true; });
+  if (slot != nullptr) __builtin_prefetch(&records_[slot->number - 1]);
 }
 
-void Object::DropCopy(size_t at) {
-  auto all = copies();
-  std::copy(all.begin() + at + 1, all.end(), all.begin() + at);
-  --copy_count;
+void ObjectTable::PrefetchData(uint32_t hash) const {
+  const Slot* slot = keys_.Find(hash, [](const Slot&) { return true; });
+  if (slot != nullptr) __builtin_prefetch(records_[slot->number - 1].data);
 }
 
-uint32_t ObjectTable::HashOf(std::string_view key) {
-  const uint64_t hash = std::hash<std::string_view>{}(key);
-  return static_cast<uint32_t>(hash ^ (hash >> 32));
+size_t ObjectTable::DataBytes(const Object& object, uint8_t copy_slots) {
+  const Object::Head& head = object.head();
+  return sizeof(Object::Head) + sizeof(CopyExtent) * copy_slots * head.stripes +
+         (object.has_parts ? sizeof(uint64_t) : 0) + sizeof(uint32_t) * head.checksum_count +
+         head.key_bytes;
 }
 
-uint32_t ObjectTable::Find(std::string_view key) const {
-  if (slots_.empty()) return kNoIndex;
-  const size_t mask = slots_.size() - 1;
-  const uint32_t hash = HashOf(key);
-  for (size_t slot = hash & mask;; slot = (slot + 1) & mask) {
-    const uint32_t index = slots_[slot];
-    if (index == kNoIndex) return kNoIndex;
-    if (records_[index].hash == hash && records_[index].key() == key) return index;
+uint32_t ObjectTable::Add(const ObjectShape& shape, uint8_t copy_slots) {
+  uint32_t index = unused_;
+  if (index == kNoIndex) {
+    index = record_count_++;
+    records_.Cover(index);
+  } else {
+    unused_ = records_[index].next;
   }
-}
-
-uint32_t ObjectTable::Add(std::string_view key, std::span<const Copy> copies) {
-  if (unused_.empty()) {
-    records_.emplace_back();
-    unused_.push_back(static_cast<uint32_t>(records_.size() - 1));
-  }
-  const uint32_t index = unused_.back();
-  unused_.pop_back();
   Object& object = records_[index];
-  object.Fill(key, copies, {});
-  object.hash = HashOf(key);
+  object = Object{};
+  object.size_bytes = shape.size_bytes;
+  object.has_parts = shape.part_bytes != 0;
+  const uint64_t chunks = shape.has_checksums ? ChunkCount(shape.size_bytes, shape.part_bytes) : 0;
+  Object::Head head{static_cast<uint32_t>(chunks), static_cast<uint32_t>(shape.key.size()),
+                    shape.stripes, copy_slots, shape.has_checksums};
+  object.data = reinterpret_cast<uint8_t*>(&head);  // for DataBytes
+  object.data = slab_.Allocate(DataBytes(object, copy_slots));
+  object.head() = head;
+  uint8_t* rest = reinterpret_cast<uint8_t*>(object.checksums().data());
+  if (object.has_parts) std::memcpy(rest - sizeof(uint64_t), &shape.part_bytes, sizeof(uint64_t));
+  std::fill_n(object.checksums().data(), chunks, 0);
+  if (!shape.key.empty()) {
+    std::memcpy(rest + 4 * chunks, shape.key.data(), shape.key.size());
+  }
   object.state = ObjectState::kWriting;
-  if ((key_count_ + 1) * 4 > slots_.size() * 3) Grow();
-  Place(index);
-  ++key_count_;
   return index;
 }
 
-void ObjectTable::Place(uint32_t index) {
-  const size_t mask = slots_.size() - 1;
-  size_t slot = records_[index].hash & mask;
-  while (slots_[slot] != kNoIndex) slot = (slot + 1) & mask;
-  slots_[slot] = index;
+void ObjectTable::TakeKey(uint32_t index, uint32_t hash) {
+  keys_.Insert({hash, index + 1});
+  records_[index].has_key = true;
 }
 
-void ObjectTable::Grow() {
-  const std::vector<uint32_t> old = std::move(slots_);
-  slots_.assign(std::max<size_t>(64, old.size() * 2), kNoIndex);
-  for (const uint32_t index : old) {
-    if (index != kNoIndex) Place(index);
-  }
+void ObjectTable::ForgetKey(uint32_t index) {
+  keys_.Erase(HashOf(records_[index].key()),
+              [index](const Slot& slot) { return slot.number == index + 1; });
+  records_[index].has_key = false;
 }
 
-size_t ObjectTable::SlotOf(uint32_t index) const {
-  const size_t mask = slots_.size() - 1;
-  size_t slot = records_[index].hash & mask;
-  while (slots_[slot] != index) {
-    MC_CHECK(slots_[slot] != kNoIndex, "object %u has no key", index);
-    slot = (slot + 1) & mask;
-  }
-  return slot;
+void ObjectTable::AddCopy(uint32_t index, std::span<const CopyExtent> extents) {
+  Object& object = records_[index];
+  MC_CHECK(extents.size() == object.head().stripes, "object %u: %zu extents", index,
+           extents.size());
+  if (object.copy_count == object.head().copy_slots) Resize(object, object.copy_count + 1);
+  ++object.copy_count;
+  std::ranges::copy(extents, object.copy(object.copy_count - 1).begin());
 }
 
-void ObjectTable::Forget(uint32_t index) {
-  const size_t mask = slots_.size() - 1;
-  size_t hole = SlotOf(index);
-  // Close the gap: move back whoever probed past it.
-  for (size_t slot = (hole + 1) & mask; slots_[slot] != kNoIndex; slot = (slot + 1) & mask) {
-    const size_t home = records_[slots_[slot]].hash & mask;
-    if (((slot - home) & mask) < ((slot - hole) & mask)) continue;
-    slots_[hole] = slots_[slot];
-    hole = slot;
-  }
-  slots_[hole] = kNoIndex;
-  --key_count_;
-  records_[index].state = ObjectState::kRemoved;
+void ObjectTable::EraseCopy(uint32_t index, size_t at) {
+  Object& object = records_[index];
+  const auto all = object.extents();
+  std::copy(object.copy(at).end(), all.end(), object.copy(at).begin());
+  --object.copy_count;
+}
+
+void ObjectTable::Resize(Object& object, uint8_t copy_slots) {
+  uint8_t* old = object.data;
+  const size_t old_bytes = DataBytes(object, object.head().copy_slots);
+  const size_t old_extents = sizeof(CopyExtent) * object.head().copy_slots * object.head().stripes;
+  const size_t extents = sizeof(CopyExtent) * copy_slots * object.head().stripes;
+  const size_t tail = old_bytes - sizeof(Object::Head) - old_extents;
+  uint8_t* fresh = slab_.Allocate(sizeof(Object::Head) + extents + tail);
+  std::memcpy(fresh, old, sizeof(Object::Head) + std::min(old_extents, extents));
+  std::memcpy(fresh + sizeof(Object::Head) + extents, old + sizeof(Object::Head) + old_extents,
+              tail);
+  object.data = fresh;
+  object.head().copy_slots = copy_slots;
+  slab_.Free(old, old_bytes);
+}
+
+void ObjectTable::FreeData(uint32_t index) {
+  Object& object = records_[index];
+  MC_CHECK(!object.has_key && object.copy_count == 0, "object %u is still in use", index);
+  slab_.Free(object.data, DataBytes(object, object.head().copy_slots));
+  object.data = nullptr;
 }
 
 void ObjectTable::Drop(uint32_t index) {
-  MC_CHECK(records_[index].state == ObjectState::kRemoved, "object %u still has its key", index);
+  MC_CHECK(records_[index].data == nullptr, "object %u still has its data", index);
   records_[index] = Object{};
-  unused_.push_back(index);
-}
-
-Copy& CopyOn(Object& object, uint32_t node) {
-  for (Copy& copy : object.copies()) {
-    if (copy.node == node) return copy;
-  }
-  MC_CHECK(false, "no copy on node %u", node);
-  __builtin_unreachable();
-}
-
-void CopyList::PushBack(ObjectTable& objects, uint32_t node, uint32_t index,
-                        uint64_t extent_bytes) {
-  Copy& copy = CopyOn(objects[index], node);
-  copy.previous = tail;
-  copy.next = kNoIndex;
-  if (tail != kNoIndex) CopyOn(objects[tail], node).next = index;
-  if (head == kNoIndex) head = index;
-  tail = index;
-  bytes += extent_bytes;
-}
-
-void CopyList::Remove(ObjectTable& objects, uint32_t node, uint32_t index, uint64_t extent_bytes) {
-  const Copy& copy = CopyOn(objects[index], node);
-  (copy.previous != kNoIndex ? CopyOn(objects[copy.previous], node).next : head) = copy.next;
-  (copy.next != kNoIndex ? CopyOn(objects[copy.next], node).previous : tail) = copy.previous;
-  bytes -= extent_bytes;
+  records_[index].next = unused_;
+  unused_ = index;
 }
 
 }  // namespace mooncake::store

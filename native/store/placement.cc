@@ -6,35 +6,35 @@
 
 namespace mooncake::store {
 
-struct Placement::Strategy {
+struct Placer::Strategy {
   std::string_view name;
-  double (Placement::*score)(const NodeView& node, uint32_t slot, const Wish& wish);
+  double (Placer::*score)(const NodeView& node, uint32_t slot, const Wish& wish);
 };
 
-const Placement::Strategy Placement::kStrategies[] = {
-    {"free-ratio-first", &Placement::FreeRatio},
-    {"random", &Placement::AnyOrder},
-    {"round-robin", &Placement::InTurn},
-    {"local-first", &Placement::LocalFirst},
+const Placer::Strategy Placer::kStrategies[] = {
+    {"free-ratio-first", &Placer::FreeRatio},
+    {"random", &Placer::AnyOrder},
+    {"round-robin", &Placer::InTurn},
+    {"local-first", &Placer::LocalFirst},
 };
 
-Result<std::unique_ptr<Placement>> Placement::Make(std::string_view strategy, uint64_t seed) {
+Result<std::unique_ptr<Placer>> Placer::Make(std::string_view strategy, uint64_t seed) {
   std::string known;
   for (const Strategy& one : kStrategies) {
-    if (one.name == strategy) return std::unique_ptr<Placement>(new Placement(one, seed));
+    if (one.name == strategy) return std::unique_ptr<Placer>(new Placer(one, seed));
     known += (known.empty() ? "" : ", ") + std::string(one.name);
   }
   return Status(Code::kInvalidArgument,
                 "placement '" + std::string(strategy) + "' is not known; there are: " + known);
 }
 
-std::vector<std::string> Placement::Strategies() {
+std::vector<std::string> Placer::Strategies() {
   std::vector<std::string> names;
   for (const Strategy& one : kStrategies) names.emplace_back(one.name);
   return names;
 }
 
-void Placement::Begin(std::span<const NodeView> nodes, const Wish& wish) {
+void Placer::Begin(std::span<const NodeView> nodes, const Wish& wish) {
   candidates_.clear();
   node_count_ = static_cast<uint32_t>(nodes.size());
   for (uint32_t slot = 0; slot < node_count_; ++slot) {
@@ -49,7 +49,7 @@ void Placement::Begin(std::span<const NodeView> nodes, const Wish& wish) {
 }
 
 // A choice is a scan: most objects need one or two, which is less than sorting.
-uint32_t Placement::Next() {
+uint32_t Placer::Next() {
   Candidate* best = nullptr;
   for (Candidate& one : candidates_) {
     if (one.is_named) continue;
@@ -62,15 +62,15 @@ uint32_t Placement::Next() {
   return best->slot;
 }
 
-void Placement::Rewind() {
+void Placer::Rewind() {
   for (Candidate& one : candidates_) one.is_named = false;
 }
 
-void Placement::Exclude(uint32_t domain) {
+void Placer::Exclude(uint32_t domain) {
   std::erase_if(candidates_, [domain](const Candidate& one) { return one.domain == domain; });
 }
 
-void Placement::Take(uint32_t slot) {
+void Placer::Take(uint32_t slot) {
   const auto found = std::ranges::find(candidates_, slot, &Candidate::slot);
   MC_CHECK(found != candidates_.end(), "node %u is no candidate", slot);
   turn_ = slot + 1;
@@ -78,7 +78,7 @@ void Placement::Take(uint32_t slot) {
 }
 
 // Quadratic in the domains; asked only for what must have all its copies.
-uint32_t Placement::CountDomains(std::span<const NodeView> nodes) {
+uint32_t Placer::CountDomains(std::span<const NodeView> nodes) {
   uint32_t count = 0;
   for (size_t at = 0; at < nodes.size(); ++at) {
     const auto before = nodes.first(at);
@@ -90,27 +90,27 @@ uint32_t Placement::CountDomains(std::span<const NodeView> nodes) {
 }
 
 // splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-uint64_t Placement::Random() {
+uint64_t Placer::Random() {
   uint64_t z = random_ += 0x9e3779b97f4a7c15;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
   z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
   return z ^ (z >> 31);
 }
 
-double Placement::FreeRatio(const NodeView& node, uint32_t, const Wish&) {
+double Placer::FreeRatio(const NodeView& node, uint32_t, const Wish&) {
   return static_cast<double>(node.free_bytes) / static_cast<double>(node.capacity_bytes);
 }
 
-double Placement::AnyOrder(const NodeView&, uint32_t, const Wish&) {
+double Placer::AnyOrder(const NodeView&, uint32_t, const Wish&) {
   return static_cast<double>(Random() >> 11);
 }
 
-double Placement::InTurn(const NodeView&, uint32_t slot, const Wish&) {
+double Placer::InTurn(const NodeView&, uint32_t slot, const Wish&) {
   const uint32_t turns = (slot + node_count_ - turn_ % node_count_) % node_count_;
   return -static_cast<double>(turns);
 }
 
-double Placement::LocalFirst(const NodeView& node, uint32_t slot, const Wish& wish) {
+double Placer::LocalFirst(const NodeView& node, uint32_t slot, const Wish& wish) {
   const bool is_local = wish.host != Wish::kNoHost && node.host == wish.host;
   return FreeRatio(node, slot, wish) + (is_local ? 2 : 0);
 }

@@ -1,8 +1,8 @@
-// Placement: on which nodes an object's bytes go: one choice after another, best first, as a
+// Placer: on which nodes an object's bytes go: one choice after another, best first, as a
 // strategy wants it. Pure. Two copies of an object never share a failure domain.
 //
 //   placement->Begin(views, {.bytes = 4096});
-//   for (uint32_t slot = placement->Next(); slot != Placement::kNone; slot = placement->Next()) {
+//   for (uint32_t slot = placement->Next(); slot != Placer::kNone; slot = placement->Next()) {
 //     if (Allocate(slot)) { placement->Take(slot); break; }
 //   }
 //
@@ -43,12 +43,12 @@ struct Wish {
   std::span<const std::string> preferred{};
 };
 
-class Placement {
+class Placer {
  public:
   static constexpr uint32_t kNone = ~0u;
 
   // `seed` drives `random`. kInvalidArgument for an unknown strategy; the message lists them.
-  static Result<std::unique_ptr<Placement>> Make(std::string_view strategy, uint64_t seed);
+  static Result<std::unique_ptr<Placer>> Make(std::string_view strategy, uint64_t seed);
   static std::vector<std::string> Strategies();
 
   // Ranks the nodes for an object of which nothing is placed yet.
@@ -76,7 +76,7 @@ class Placement {
   };
   struct Strategy;
 
-  Placement(const Strategy& strategy, uint64_t seed) : strategy_(strategy), random_(seed) {}
+  Placer(const Strategy& strategy, uint64_t seed) : strategy_(strategy), random_(seed) {}
   uint64_t Random();
   double FreeRatio(const NodeView& node, uint32_t slot, const Wish& wish);
   double AnyOrder(const NodeView& node, uint32_t slot, const Wish& wish);

@@ -205,6 +205,41 @@ class Corrupt(Message):
     node: int = 0
 
 
+class Describe(Message):
+    keys: list[bytes]
+
+
+class List(Message):
+    cursor: int
+    limit: int
+    prefix: bytes = b""
+
+
+class ObjectInfo(Message):
+    key: bytes
+    is_there: bool
+    size_bytes: int
+    part_bytes: int
+    generation: int
+    pin: int
+    leases: int
+    depth: int
+    group: bytes
+    copies: list[int]
+
+
+class Objects(Message):
+    cursor: int
+    nodes: list[bytes]
+    objects: list[ObjectInfo]
+
+
+class SetPin(Message):
+    pin: int
+    soft_pin_us: int
+    keys: list[bytes]
+
+
 class NodeRegister(Message):
     node: int
     epoch: int
@@ -270,6 +305,10 @@ class Counters(Message):
     lost_nodes: int
     fences: int
     corrupt: int
+    evicted_bytes: int
+    not_admitted: int
+    superseded: int
+    making_room: int
 
 
 class Stats(Message):
@@ -278,6 +317,10 @@ class Stats(Message):
     objects: int
     writing: int
     leases: int
+    groups: int
+    soft_pinned: int
+    hard_pinned: int
+    fragmentation_ppm: int
     space: Space
     counters: Counters
     nodes: list[NodeStats]
@@ -295,6 +338,9 @@ ANSWERS = {
     Corrupt: (12, None),
     NodeRegister: (13, NodeReply),
     NodeHeartbeat: (14, NodeReply),
+    Describe: (17, Objects),
+    List: (18, Objects),
+    SetPin: (19, Flags),
 }
 GOODBYE, EXISTS_KEYS, MATCH_PREFIX, REMOVE, NODE_GOODBYE, STATS = 3, 9, 10, 11, 15, 16
 

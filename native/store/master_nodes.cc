@@ -1,0 +1,113 @@
+// The nodes' coming and going.
+#include <algorithm>
+
+#include "base/check.h"
+#include "store/master_core.h"
+
+namespace mooncake::store {
+namespace {
+
+// A node that is silent is suspected after the time to live, and lost after so many of them.
+constexpr double kLostAfter = 2;
+constexpr size_t kRemembered = 1 << 16;
+
+}  // namespace
+
+// A client whose id is forgotten here still learns from the node that it was fenced.
+void MasterCore::RememberFenced(uint64_t peer_id) {
+  if (fenced_peers_.size() >= kRemembered) fenced_peers_.erase(fenced_peers_.begin());
+  fenced_peers_.insert(peer_id);
+}
+
+NodeReply MasterCore::Answer(const NodeRecord& node) const {
+  NodeReply reply{true, options_.epoch, options_.client_ttl_s, {}, {}};
+  for (const auto& [peer_id, quarantine] : node.quarantine) reply.fence.push_back(peer_id);
+  return reply;
+}
+
+NodeReply MasterCore::Step(const NodeRegister& event, double now_s) {
+  now_s = Advance(now_s);
+  const bool is_named = event.node != 0 && event.endpoint.size() <= kMaxNameBytes &&
+                        event.host_id.size() <= kMaxNameBytes &&
+                        event.name.size() <= kMaxNameBytes && event.domain.size() <= kMaxNameBytes;
+  const bool is_welcome =
+      is_named && event.epoch == options_.epoch && !lost_nodes_.contains(event.node) &&
+      event.capacity_bytes >= Allocator::kGranularity && event.capacity_bytes <= kMaxNodeBytes;
+  if (!is_welcome) return {false, options_.epoch, options_.client_ttl_s, {}, {}};
+  NodeTable& nodes = inventory_.nodes();
+  if (nodes.Find(event.node) != kNoIndex) return Step(NodeHeartbeat{event.node, {}, {}}, now_s);
+  // One engine lends one segment: whoever had this address has taken new memory, or died.
+  for (uint32_t slot = 0; slot < nodes.size(); ++slot) {
+    if (nodes[slot].is_there() && nodes[slot].endpoint == event.endpoint) LoseNode(slot);
+  }
+  Work(kSettleSteps);
+  NodeRecord& node = nodes[nodes.Add(event, now_s)];
+  node.lost_s = now_s + kLostAfter * options_.client_ttl_s;
+  return Answer(node);
+}
+
+NodeReply MasterCore::Step(const NodeHeartbeat& event, double now_s) {
+  now_s = Advance(now_s);
+  NodeTable& nodes = inventory_.nodes();
+  const uint32_t slot = nodes.Find(event.node);
+  if (slot == kNoIndex) return {false, options_.epoch, options_.client_ttl_s, {}, {}};
+  NodeRecord& node = nodes[slot];
+  if (node.state == NodeState::kSuspected) nodes.SetState(slot, NodeState::kOnline);
+  node.seen_s = now_s;
+  node.lost_s = now_s + kLostAfter * options_.client_ttl_s;
+  for (const uint64_t peer_id : event.fenced) {
+    const auto found = node.quarantine.find(peer_id);
+    if (found == node.quarantine.end()) continue;
+    EndPins(found->second);
+    inventory_.FreeFenced(slot, peer_id);
+  }
+  Work(kSettleSteps);
+  return Answer(node);
+}
+
+// A node has fenced who held them, or is lost.
+void MasterCore::EndPins(NodeRecord::Quarantine& quarantine) {
+  for (const uint64_t lease : quarantine.pins) {
+    if (--leases_.at(lease).fences == 0) ended_leases_.push_back(lease);
+  }
+  quarantine.pins.clear();
+}
+
+void MasterCore::NodeGoodbye(NodeId node) {
+  const uint32_t slot = inventory_.nodes().Find(node);
+  if (slot != kNoIndex) LoseNode(slot);
+  Work(kSettleSteps);
+}
+
+void MasterCore::NodeDisconnected(NodeId id, double now_s) {
+  now_s = Advance(now_s);
+  NodeTable& nodes = inventory_.nodes();
+  const uint32_t slot = nodes.Find(id);
+  if (slot == kNoIndex) return;
+  nodes.SetState(slot, NodeState::kSuspected);
+  nodes[slot].lost_s = std::min(nodes[slot].lost_s, now_s + options_.client_ttl_s);
+}
+
+void MasterCore::TickNodes(double now_s) {
+  NodeTable& nodes = inventory_.nodes();
+  for (uint32_t slot = 0; slot < nodes.size(); ++slot) {
+    NodeRecord& node = nodes[slot];
+    if (!node.is_there()) continue;
+    if (now_s - node.seen_s > options_.client_ttl_s) nodes.SetState(slot, NodeState::kSuspected);
+    if (now_s <= node.lost_s) continue;
+    ++inventory_.counters().lost_nodes;
+    LoseNode(slot);
+  }
+}
+
+// Its copies and its quarantine go with its memory. Its id is never taken again.
+void MasterCore::LoseNode(uint32_t slot) {
+  NodeRecord& node = inventory_.nodes()[slot];
+  if (lost_nodes_.size() >= kRemembered) lost_nodes_.erase(lost_nodes_.begin());
+  lost_nodes_.insert(node.id);
+  for (auto& [peer_id, quarantine] : node.quarantine) EndPins(quarantine);
+  node.quarantine.clear();
+  inventory_.LoseNode(slot);
+}
+
+}  // namespace mooncake::store

@@ -1,0 +1,330 @@
+// Puts: from their start to their end or abort.
+#include <algorithm>
+
+#include "base/check.h"
+#include "store/master_core.h"
+
+namespace mooncake::store {
+namespace {
+
+constexpr size_t kEarlyAborts = 2 * kMaxBatch;  // marks a session
+constexpr uint64_t kMaxObjectBytes = 1ull << 48;
+constexpr uint64_t kMaxExtents = 4096;  // of an object
+constexpr double kLongestPin_s = 1e9;
+
+bool IsValid(const PutStart& event, const PutStart::Item& item, uint64_t limit_bytes) {
+  if (item.key.size() > kMaxKeyBytes || item.group.size() > kMaxKeyBytes) return false;
+  if (item.size_bytes > kMaxObjectBytes || item.options >= event.options.size()) return false;
+  if (ChunkCount(item.size_bytes, item.part_bytes) > kMaxChunks) return false;
+  const PutOptions& options = event.options[item.options];
+  const uint64_t stripe = StripeBytes(item.size_bytes, item.part_bytes, limit_bytes);
+  return options.replicas >= 1 && options.replicas <= kMaxReplicas && options.pin <= Pin::kHard &&
+         StripeCount(item.size_bytes, stripe) * options.replicas <= kMaxExtents;
+}
+
+}  // namespace
+
+uint32_t MasterCore::Puts::Find(uint64_t put_id) const {
+  const PutSlot* put =
+      table.Find(HashOf(put_id), [put_id](const PutSlot& each) { return each.put_id == put_id; });
+  return put != nullptr ? put->number - 1 : kNoIndex;
+}
+
+PutStartReply MasterCore::Step(const PutStart& event, double now_s) {
+  now_s = Advance(now_s);
+  Session* owner = Known(event.session, now_s);
+  PutStartReply reply;
+  if (owner == nullptr) return reply;
+  reply.is_known = true;
+  reply.peer_id = owner->peer_id;
+  reply.items.reserve(event.items.size());
+  reply.placements.reserve(event.items.size());
+  ++last_answer_;
+  Hash(event);
+  bool is_short = false;
+  for (size_t at = 0; at < event.items.size(); ++at) {
+    reply.items.push_back(StartPut(event, event.items[at], hashes_[at], *owner, reply));
+    is_short = is_short || reply.items.back().outcome == PutOutcome::kOutOfSpace;
+  }
+  if (is_short) reply.space = SpaceOf(true);
+  return reply;
+}
+
+void MasterCore::Hash(const PutStart& event) {
+  const ObjectTable& objects = inventory_.objects();
+  hashes_.clear();
+  for (const auto& item : event.items) {
+    hashes_.push_back(HashKey(item.key, options_.seed));
+    objects.PrefetchSlot(static_cast<uint32_t>(hashes_.back() >> 32));
+  }
+  for (const uint64_t hash : hashes_) objects.PrefetchRecord(static_cast<uint32_t>(hash >> 32));
+}
+
+PutStartReply::Item MasterCore::StartPut(const PutStart& event, const PutStart::Item& item,
+                                         uint64_t hash, Session& owner, PutStartReply& reply) {
+  if (!IsValid(event, item, options_.stripe_bytes)) return {PutOutcome::kInvalid};
+  if (!owner.early_aborts.empty() && owner.early_aborts.contains(item.put_id)) {
+    return {PutOutcome::kAborted};
+  }
+  if (const uint32_t mine = owner.puts.Find(item.put_id); mine != kNoIndex) {
+    return Continue(event, item, mine, owner, reply);
+  }
+  Counters& counters = inventory_.counters();
+  const PutOptions& options = event.options[item.options];
+  bool takes_key = true;
+  const PutOutcome claim = Claim(item, hash, options.is_upsert, takes_key);
+  if (claim != PutOutcome::kStarted) return {claim};
+  if (!admission_->Admit(hash, item.size_bytes, now_s_)) {
+    ++counters.not_admitted;
+    return {PutOutcome::kNotAdmitted};
+  }
+  if (options.is_strict && inventory_.CountDomains() < options.replicas) {
+    return {PutOutcome::kTooFewNodes};
+  }
+  room_.asks = 0;
+  room_.cursor = kNoIndex;
+  const RoomOutcome outcome = inventory_.Place(WantedOf(event, item, owner), room_);
+  if (outcome == RoomOutcome::kFull) {
+    ++counters.out_of_space;
+    return {PutOutcome::kOutOfSpace};
+  }
+  Room later;
+  if (outcome == RoomOutcome::kMaking) later = std::exchange(room_, {});
+  const uint32_t index = AddPut(event, item, room_);
+  if (takes_key) inventory_.objects().TakeKey(index, static_cast<uint32_t>(hash >> 32));
+  owner.puts.Insert(item.put_id, index);
+  ++writing_;
+  if (outcome == RoomOutcome::kDone) return Grant(index, reply);
+  ++counters.making_room;
+  making_room_.emplace(index, std::move(later));
+  return {PutOutcome::kMakingRoom};
+}
+
+// Whether a put of the key may start. One that nobody can read now is replaced at the end.
+PutOutcome MasterCore::Claim(const PutStart::Item& item, uint64_t hash, bool is_upsert,
+                             bool& takes_key) {
+  takes_key = !is_upsert;
+  const uint32_t there = inventory_.objects().Find(item.key, static_cast<uint32_t>(hash >> 32));
+  if (there == kNoIndex || is_upsert) return PutOutcome::kStarted;
+  const Object& object = inventory_.objects()[there];
+  if (object.state == ObjectState::kWriting) return PutOutcome::kBusy;
+  if (inventory_.IsDying(object)) {
+    inventory_.Remove(there, Cause::kGone);
+    return PutOutcome::kStarted;
+  }
+  takes_key = false;
+  for (size_t copy = 0; copy < object.copy_count; ++copy) {
+    if (inventory_.IsReadable(object, copy)) return PutOutcome::kExists;
+  }
+  return PutOutcome::kStarted;
+}
+
+Wanted MasterCore::WantedOf(const PutStart& event, const PutStart::Item& item,
+                            const Session& owner) const {
+  const PutOptions& options = event.options[item.options];
+  Wanted wanted;
+  wanted.size_bytes = item.size_bytes;
+  wanted.stripe_bytes = StripeBytes(item.size_bytes, item.part_bytes, options_.stripe_bytes);
+  wanted.stripes = static_cast<uint16_t>(StripeCount(item.size_bytes, wanted.stripe_bytes));
+  wanted.copies = static_cast<uint8_t>(options.replicas);
+  wanted.is_strict = options.is_strict;
+  wanted.host = inventory_.nodes().HostOf(owner.host_id);
+  wanted.preferred = options.preferred;
+  return wanted;
+}
+
+uint32_t MasterCore::AddPut(const PutStart& event, const PutStart::Item& item, Room& room) {
+  const PutOptions& options = event.options[item.options];
+  const uint64_t stripe = StripeBytes(item.size_bytes, item.part_bytes, options_.stripe_bytes);
+  const auto stripes = static_cast<uint16_t>(StripeCount(item.size_bytes, stripe));
+  const uint32_t index = inventory_.Create(
+      {item.key, item.size_bytes, item.part_bytes, options.has_checksums, stripes}, room);
+  Object& object = inventory_.objects()[index];
+  object.generation = ++last_generation_;
+  object.wanted = static_cast<uint8_t>(options.replicas);
+  object.is_upsert = options.is_upsert;
+  object.depth = item.depth;
+  if (options.pin != Pin::kNone) inventory_.SetPin(index, options.pin);
+  if (options.pin == Pin::kSoft) {
+    PinUntil(index, now_s_ + std::min(options.soft_pin_s, kLongestPin_s));
+  }
+  if (!item.parent.empty()) {
+    const uint32_t parent = inventory_.Find(item.parent);
+    if (parent != kNoIndex) inventory_.LinkToParent(index, parent);
+  }
+  if (!item.group.empty()) inventory_.JoinGroup(index, item.group, item.group_size);
+  return index;
+}
+
+// A start that was said before: its answer was lost, or it waits for room.
+PutStartReply::Item MasterCore::Continue(const PutStart& event, const PutStart::Item& item,
+                                         uint32_t index, Session& owner, PutStartReply& reply) {
+  const Object& object = inventory_.objects()[index];
+  const bool is_same = object.key() == item.key && object.size_bytes == item.size_bytes &&
+                       object.part_bytes() == item.part_bytes;
+  if (!is_same) return {PutOutcome::kInvalid};
+  const auto making = making_room_.find(index);
+  if (making == making_room_.end()) return Grant(index, reply);
+  const RoomOutcome outcome = inventory_.Place(WantedOf(event, item, owner), making->second);
+  if (outcome == RoomOutcome::kMaking) return {PutOutcome::kMakingRoom};
+  if (outcome == RoomOutcome::kDone) {
+    inventory_.TakeOver(index, making->second);
+    making_room_.erase(making);
+    return Grant(index, reply);
+  }
+  ++inventory_.counters().out_of_space;
+  owner.puts.Erase(item.put_id);
+  EndWriting(index);
+  return {PutOutcome::kOutOfSpace};
+}
+
+PutStartReply::Item MasterCore::Grant(uint32_t index, PutStartReply& reply) {
+  const Object& object = inventory_.objects()[index];
+  const uint32_t copies = AppendPlacements(object, false, reply.nodes, reply.placements);
+  const uint64_t stripe =
+      StripeBytes(object.size_bytes, object.part_bytes(), options_.stripe_bytes);
+  return {PutOutcome::kStarted, object.generation, stripe, copies};
+}
+
+// Takes an object that was being written away, with the room that was being made for it.
+void MasterCore::EndWriting(uint32_t index) {
+  --writing_;
+  if (const auto making = making_room_.find(index); making != making_room_.end()) {
+    inventory_.GiveBack(making->second);
+    making_room_.erase(making);
+  }
+  inventory_.Remove(index, Cause::kGone);
+}
+
+PutEndReply MasterCore::Step(const PutEnd& event, double now_s) {
+  now_s = Advance(now_s);
+  Session* owner = Known(event.session, now_s);
+  if (owner == nullptr) return {};
+  PutEndReply reply{true, {}};
+  reply.outcomes.reserve(event.items.size());
+  const ObjectTable& objects = inventory_.objects();
+  found_.clear();
+  for (const auto& item : event.items) {
+    found_.push_back(owner->puts.Find(item.put_id));
+    if (found_.back() != kNoIndex) __builtin_prefetch(&objects[found_.back()]);
+  }
+  for (const uint32_t index : found_) {
+    if (index != kNoIndex) __builtin_prefetch(objects[index].data);
+  }
+  std::span<const uint32_t> checksums(event.checksums);
+  for (const auto& item : event.items) {
+    reply.outcomes.push_back(EndPut(*owner, item, checksums));
+  }
+  Work(kSettleSteps);
+  return reply;
+}
+
+// Takes the item's own from the front of `checksums`.
+EndOutcome MasterCore::EndPut(Session& owner, const PutEnd::Item& item,
+                              std::span<const uint32_t>& checksums) {
+  const uint32_t index = owner.puts.Find(item.put_id);
+  if (index == kNoIndex) {
+    const uint32_t there = inventory_.Find(item.key);
+    const bool is_done = there != kNoIndex &&
+                         inventory_.objects()[there].generation == item.generation &&
+                         inventory_.objects()[there].state == ObjectState::kCommitted;
+    return is_done ? EndOutcome::kDone : EndOutcome::kUnknown;
+  }
+  Object& object = inventory_.objects()[index];
+  const auto own = object.checksums();
+  const bool fits = object.generation == item.generation && object.key() == item.key &&
+                    checksums.size() >= own.size() &&
+                    (making_room_.empty() || !making_room_.contains(index));
+  if (!fits) return EndOutcome::kInvalid;
+  std::ranges::copy(checksums.first(own.size()), own.begin());
+  checksums = checksums.subspan(own.size());
+  owner.puts.Erase(item.put_id);
+  DropLost(index, item, owner.peer_id);
+  return Land(index);
+}
+
+// Makes a written object visible, unless there is none left or another has come before it.
+EndOutcome MasterCore::Land(uint32_t index) {
+  const Object& object = inventory_.objects()[index];
+  Counters& counters = inventory_.counters();
+  if (object.copy_count == 0 || object.is_doomed || inventory_.IsDying(object)) {
+    ++counters.aborts;
+    EndWriting(index);
+    return EndOutcome::kUnknown;
+  }
+  bool is_late = object.is_superseded;
+  if (!object.has_key && !object.is_upsert && !is_late) {
+    const uint32_t there = inventory_.Find(object.key());
+    is_late = there != kNoIndex && inventory_.IsReadable(inventory_.objects()[there]);
+  }
+  if (is_late) {
+    ++counters.superseded;
+    EndWriting(index);
+    return EndOutcome::kSuperseded;
+  }
+  if (!object.has_key) inventory_.Replace(index);
+  inventory_.Commit(index);
+  --writing_;
+  ++counters.puts;
+  return EndOutcome::kDone;
+}
+
+PutEndReply MasterCore::Step(const PutAbort& event, double now_s) {
+  now_s = Advance(now_s);
+  Session* owner = Known(event.session, now_s);
+  if (owner == nullptr) return {};
+  PutEndReply reply{true, {}};
+  for (const auto& item : event.items) reply.outcomes.push_back(AbortPut(*owner, item));
+  return reply;
+}
+
+EndOutcome MasterCore::AbortPut(Session& owner, const PutAbort::Item& item) {
+  const uint32_t index = owner.puts.Find(item.put_id);
+  if (index == kNoIndex) {
+    // Its start may still be under way on another connection, or the abort came twice. A mark that
+    // is pushed out costs space until the session ends, no more.
+    MarkAborted(owner, item.put_id);
+    return EndOutcome::kUnknown;
+  }
+  owner.puts.Erase(item.put_id);
+  ++inventory_.counters().aborts;
+  const Object& object = inventory_.objects()[index];
+  for (size_t at = object.copy_count; at-- > 0;) {
+    if (!IsOnOne(object.copy(at), item.dirty)) continue;
+    inventory_.DropCopy(index, at, &owner.peer_id);
+    RememberFenced(owner.peer_id);
+  }
+  EndWriting(index);
+  return EndOutcome::kDone;
+}
+
+void MasterCore::MarkAborted(Session& owner, uint64_t put_id) {
+  if (!owner.early_aborts.insert(put_id).second) return;
+  owner.early_aborts_by_arrival.push_back(put_id);
+  if (owner.early_aborts_by_arrival.size() <= kEarlyAborts) return;
+  owner.early_aborts.erase(owner.early_aborts_by_arrival.front());
+  owner.early_aborts_by_arrival.pop_front();
+}
+
+// A copy that has lost a stripe is lost.
+void MasterCore::DropLost(uint32_t index, const PutEnd::Item& item, uint64_t peer_id) {
+  const Object& object = inventory_.objects()[index];
+  for (size_t at = object.copy_count; at-- > 0;) {
+    const auto copy = object.copy(at);
+    const bool is_lost = std::ranges::find(item.lost, at) != item.lost.end() ||
+                         std::ranges::any_of(copy, &CopyExtent::is_void);
+    if (!is_lost) continue;
+    const bool is_dirty = IsOnOne(copy, item.dirty);
+    if (is_dirty) RememberFenced(peer_id);
+    inventory_.DropCopy(index, at, is_dirty ? &peer_id : nullptr);
+  }
+}
+
+bool MasterCore::IsOnOne(std::span<const CopyExtent> copy, std::span<const NodeId> nodes) const {
+  return std::ranges::any_of(copy, [&](const CopyExtent& extent) {
+    if (extent.is_void()) return false;
+    return std::ranges::find(nodes, inventory_.nodes()[extent.node].id) != nodes.end();
+  });
+}
+
+}  // namespace mooncake::store
