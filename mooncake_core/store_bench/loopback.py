@@ -62,10 +62,10 @@ class LoopbackStore:
             """host:port of the master."""
             self.admin: str = addresses["admin"]
             """host:port of its HTTP."""
-            config = StoreConfig(
-                master=self.master, capacity=str(capacity_bytes), transfer=transfer
-            )
-            self._nodes = [stack.enter_context(_child("node", config)) for _ in range(nodes)]
+            self._nodes = [
+                stack.enter_context(_child("node", config))
+                for config in _node_configs(self.master, nodes, capacity_bytes, transfer)
+            ]
             for node in self._nodes:
                 _addresses(node)
             _await_nodes(self.admin, nodes)
@@ -92,6 +92,18 @@ class LoopbackStore:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _node_configs(
+    master: str, nodes: int, capacity_bytes: int, transfer: TransferConfig
+) -> list[StoreConfig]:
+    """Each in a domain of its own, as if they were hosts: so there can be copies."""
+    return [
+        StoreConfig(
+            master=master, capacity=str(capacity_bytes), domain=f"node-{number}", transfer=transfer
+        )
+        for number in range(nodes)
+    ]
 
 
 def _child(role: str, config: MasterConfig | StoreConfig) -> Child:

@@ -80,6 +80,8 @@ class StoreBenchConfig(Table, frozen=True):
         for name in ("nodes", "capacity"):
             if getattr(self, name) != _DEFAULTS[name] and not self.loopback:
                 raise ValueError(f"{name}: only with loopback, and would be ignored")
+        if self.loopback and self.replicas > self.nodes:
+            raise ValueError(f"replicas: {self.replicas} need as many nodes, not {self.nodes}")
         if self.skew != _DEFAULTS["skew"] and self.choice != "zipf":
             raise ValueError("skew: only with choice zipf, and would be ignored")
 

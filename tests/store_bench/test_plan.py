@@ -55,6 +55,7 @@ def test_what_makes_no_rows_is_told_with_its_flag(flags: dict[str, str], problem
         ({"capacity": "2 GiB"}, "--capacity: only with loopback"),
         ({"loopback": True, "master": "10.0.0.1:7400"}, "--master: not with loopback"),
         ({"loopback": True, "capacity": "5"}, "--capacity: '5' is 5 bytes"),
+        ({"loopback": True, "replicas": 2}, "--replicas: 2 need as many nodes, not 1"),
         ({"skew": 1.2}, "--skew: only with choice zipf"),
         ({"memory": "much"}, "--memory: 'much' is not a size"),
         ({"gets": 1.5}, "--gets: Expected `float` <= 1"),
