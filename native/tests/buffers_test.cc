@@ -1,11 +1,15 @@
 // Which local memory batches may touch, and how batches are cut.
 #include "transfer/buffers.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <future>
 #include <optional>
+#include <random>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "tests/test.h"
@@ -30,6 +34,48 @@ TEST(OverlapsAreCounted) {
   EXPECT(table.Unregister(100, 50, Access::kBoth).ok());
   EXPECT(Allows(table, 140, 60) && !Allows(table, 139, 1));
   EXPECT(table.Unregister(100, 50, Access::kBoth).code() == Code::kBufferNotRegistered);
+}
+
+// Against a count for every byte.
+TEST(WhatMayBeUsedIsTheUnionOfWhatIsRegistered) {
+  constexpr uint64_t kBytes = 64;
+  std::mt19937 random(1);
+  BufferTable table;
+  std::vector<std::tuple<uint64_t, uint64_t, Access>> registered;
+  std::array<int, kBytes> sources{}, targets{};
+  const auto count = [&](uint64_t address, uint64_t size, Access access, int change) {
+    for (uint64_t at = address; at < address + size; ++at) {
+      sources[at] += change;
+      targets[at] += access == Access::kBoth ? change : 0;
+    }
+  };
+  for (int round = 0; round < 2'000; ++round) {
+    if (registered.size() < 2 || (registered.size() < 9 && random() % 2 == 0)) {
+      const uint64_t address = random() % kBytes;
+      const uint64_t size = 1 + random() % std::min<uint64_t>(12, kBytes - address);
+      const Access access = random() % 2 == 0 ? Access::kBoth : Access::kSource;
+      EXPECT(table.Register(address, size, access).ok());
+      registered.emplace_back(address, size, access);
+      count(address, size, access, 1);
+    } else {
+      std::swap(registered[random() % registered.size()], registered.back());
+      const auto [address, size, access] = registered.back();
+      registered.pop_back();
+      EXPECT(table.Unregister(address, size, access).ok());
+      count(address, size, access, -1);
+    }
+    for (uint64_t begin = 0; begin < kBytes; ++begin) {
+      bool is_source = true, is_target = true;
+      for (uint64_t end = begin + 1; end <= std::min(kBytes, begin + 20); ++end) {
+        is_source = is_source && sources[end - 1] > 0;
+        is_target = is_target && targets[end - 1] > 0;
+        if (end - begin == 1 || end - begin == 7 || end - begin == 20) {
+          EXPECT(Allows(table, begin, end - begin, Op::kWrite) == is_source);
+          EXPECT(Allows(table, begin, end - begin, Op::kRead) == is_target);
+        }
+      }
+    }
+  }
 }
 
 TEST(SourcesAreNotTargets) {

@@ -122,6 +122,19 @@ TEST(AViewOutlivesItsEngine) {
   EXPECT(bed.Fence(Soon()));
 }
 
+// The owner hears that a view is gone though whoever had it closes without having listened.
+TEST(WhatIsSaidLastIsHeard) {
+  for (int round = 0; round < 40; ++round) {
+    Bed bed;
+    auto view = bed.Map();
+    bed.user.reset();
+    bed.remote.reset();
+    if (round % 2 == 0) EXPECT(!bed.Fence(Deadline::After(0)));
+    view.reset();
+    EXPECT(bed.Fence(Soon()));
+  }
+}
+
 TEST(AViewOutlivesTheSegmentAndItsOwner) {
   Bed bed;
   const auto view = bed.Map();

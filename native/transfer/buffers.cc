@@ -73,7 +73,11 @@ Status BufferTable::Register(uint64_t address, uint64_t size_bytes, Access acces
   const int location = Locate(address, device);
   const std::lock_guard lock(mutex_);
   const auto clashes = [&](const Range& r) { return r.device != device && Overlap(r, range); };
-  if (std::any_of(sources_.begin(), sources_.end(), clashes)) {
+  const auto near = std::lower_bound(sources_.begin(), sources_.end(), address,
+                                     [](const Range& r, uint64_t a) { return r.end <= a; });
+  const auto past =
+      std::find_if(near, sources_.end(), [&](const Range& r) { return r.begin >= range.end; });
+  if (std::any_of(near, past, clashes)) {
     return Status(Code::kInvalidArgument, "register " + Describe(address, size_bytes) +
                                               ": registered as memory of another device");
   }
@@ -81,7 +85,7 @@ Status BufferTable::Register(uint64_t address, uint64_t size_bytes, Access acces
   if (++registration.count > 1) return Status::Ok();
   registration.device = device;
   registration.location = location;
-  Merge();
+  Merge(range);
   return Status::Ok();
 }
 
@@ -94,8 +98,8 @@ Status BufferTable::Unregister(uint64_t address, uint64_t size_bytes, Access acc
   }
   if (--found->second.count > 0) return Status::Ok();
   registrations_.erase(found);
-  Merge();
   const Range range{address, address + size_bytes};
+  Merge(range);
   dropped_.wait(lock, [&, generation = generation_] { return !InUse(range, generation); });
   return Status::Ok();
 }
@@ -159,16 +163,30 @@ int BufferTable::LocationOf(uint64_t address) const {
   return after == registrations_.begin() ? -1 : std::prev(after)->second.location;
 }
 
-void BufferTable::Merge() {
+// After registrations within `changed` have come or gone.
+void BufferTable::Merge(Range changed) {
   ++generation_;
-  sources_.clear();
-  targets_.clear();
-  for (const auto& [key, registration] : registrations_) {  // by rising address
-    const auto& [address, size_bytes, access] = key;
-    const Range range{address, address + size_bytes, registration.device};
-    Append(sources_, range);
-    if (access == Access::kBoth) Append(targets_, range);
+  Merge(sources_, Access::kSource, changed);
+  Merge(targets_, Access::kBoth, changed);
+}
+
+// Makes those ranges anew that touch what has changed.
+void BufferTable::Merge(Ranges& ranges, Access least, Range changed) const {
+  const auto first = std::lower_bound(ranges.begin(), ranges.end(), changed.begin,
+                                      [](const Range& r, uint64_t begin) { return r.end < begin; });
+  auto last = first;
+  for (; last != ranges.end() && last->begin <= changed.end; ++last) {
+    changed.begin = std::min(changed.begin, last->begin);
+    changed.end = std::max(changed.end, last->end);
   }
+  Ranges fresh;
+  auto at = registrations_.lower_bound({changed.begin, 0, Access::kSource});
+  for (; at != registrations_.end() && std::get<0>(at->first) < changed.end; ++at) {
+    const auto& [address, size_bytes, access] = at->first;
+    if (access < least) continue;
+    Append(fresh, {address, address + size_bytes, at->second.device});
+  }
+  ranges.insert(ranges.erase(first, last), fresh.begin(), fresh.end());
 }
 
 // By a batch that began before the registrations were of that generation.

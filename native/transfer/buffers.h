@@ -100,7 +100,8 @@ class BufferTable {
   Result<SharedFootprint> Survey(Op op, std::span<const Piece> pieces) const;
   Status Outside(const Piece& piece) const;
   int LocationOf(uint64_t address) const;
-  void Merge();
+  void Merge(Range changed);
+  void Merge(Ranges& ranges, Access least, Range changed) const;
   bool InUse(const Range& range, uint64_t generation) const;
   void Drop(std::list<SharedFootprint>::iterator at);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/fork.h"
 #include "base/random.h"
 #include "transfer/carry.h"
 #include "transfer/host_id.h"
@@ -48,6 +49,7 @@ std::vector<std::string> LocationsOf(const EngineOptions& options) {
 Core::Core(const EngineOptions& options)
     : options_(options),
       process_(getpid()),
+      fork_count_(ForkCount()),
       buffers_(LocationsOf(options)),
       io_pool_(std::make_shared<IoPool>(options.io_threads, &CarryGroup)),
       peer_id_(RandomId()) {}
@@ -85,7 +87,7 @@ uint64_t Core::peer_id() const {
   return peer_id_;
 }
 
-bool Core::IsForked() const { return getpid() != process_; }
+bool Core::IsForked() const { return ForkCount() != fork_count_; }
 
 Status Core::CheckOpen() const {
   if (IsForked()) {

@@ -82,7 +82,8 @@ class Core {
   std::vector<std::shared_ptr<Peer>> TakePeers();
 
   const EngineOptions options_;
-  const int process_;  // that the threads belong to
+  const int process_;          // that the threads belong to
+  const uint64_t fork_count_;  // of it
   Owner owner_;
   BufferTable buffers_;
   const std::shared_ptr<IoPool> io_pool_;

@@ -30,7 +30,7 @@ void ShmClient::OnReady(uint64_t token, uint32_t) {
 
 void ShmClient::Revoke() {
   const Status told = SendPacket(socket_, Message::kFenced, 0, {});
-  if (!told.ok()) Hang();
+  if (!told.ok()) GiveUp();
   if (!HoldsAnyThatCounts()) Leave();
 }
 
@@ -40,7 +40,7 @@ void ShmClient::Withdraw(uint64_t segment_id) {
   });
   if (!is_held || !socket_.valid()) return;
   const Status told = SendPacket(socket_, Message::kSegmentGone, 0, EncodeNumber(segment_id));
-  if (!told.ok()) Hang();
+  if (!told.ok()) GiveUp();
 }
 
 void ShmClient::Leave() {
@@ -56,6 +56,12 @@ void ShmClient::Leave() {
 void ShmClient::Abandon() {
   for (auto& [handle, holding] : holdings_) holding.use.Abandon();
   Leave();
+}
+
+// It hears nothing any more, but may have said that it let go.
+void ShmClient::GiveUp() {
+  Drain();
+  Hang();
 }
 
 // Closes the connection. What the process holds, it may still use.

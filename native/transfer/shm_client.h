@@ -59,6 +59,7 @@ class ShmClient : public Watcher, public std::enable_shared_from_this<ShmClient>
   Status Refuse(const Packet& packet, const Status& status);
   bool HoldsAnyThatCounts() const;
   void Await(Holding& holding);
+  void GiveUp();
   void Hang();
 
   Fd socket_;

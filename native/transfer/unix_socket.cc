@@ -108,6 +108,12 @@ Status SendPacket(const Fd& socket, Message type, uint64_t request_id,
   return Status(Code::kPeerUnreachable, std::string("Unix socket: ") + std::strerror(errno));
 }
 
+bool HasPacket(const Fd& socket) {
+  uint8_t byte;
+  const ssize_t count = recv(socket.get(), &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
+  return count >= 0 || (errno != EAGAIN && errno != EINTR);
+}
+
 Result<std::optional<Packet>> ReceivePacket(const Fd& socket) {
   uint8_t bytes[kFrameHeaderBytes + kControlBytes];
   iovec run{bytes, sizeof bytes};
@@ -120,7 +126,8 @@ Result<std::optional<Packet>> ReceivePacket(const Fd& socket) {
   ssize_t count;
   do {
     count = recvmsg(socket.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  } while (count < 0 && errno == EINTR);
+    // A peer that closed before it had read everything: what it had said comes next.
+  } while (count < 0 && (errno == EINTR || errno == ECONNRESET));
   if (count < 0 && errno == EAGAIN) return std::optional<Packet>();
   if (count <= 0) {
     return Status(Code::kPeerUnreachable,

@@ -30,6 +30,9 @@ struct Packet {
 Status SendPacket(const Fd& socket, Message type, uint64_t request_id,
                   std::span<const uint8_t> body, const Fd* passed = nullptr);
 
+// Whether ReceivePacket has anything to tell, a packet or an error; costs half of it.
+bool HasPacket(const Fd& socket);
+
 // Never blocks; nothing when there is no packet now. kPeerUnreachable when the peer has closed,
 // kWire when what came is no packet of ours.
 Result<std::optional<Packet>> ReceivePacket(const Fd& socket);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/fork.h"
 #include "transfer/transports/lent_memory.h"
 #include "transfer/transports/mapping.h"
 #include "transfer/transports/shm_attachment.h"
@@ -43,7 +44,7 @@ Result<std::shared_ptr<ShmTransport>> ShmTransport::Connect(const std::string& n
 }
 
 ShmTransport::ShmTransport(Fd socket, std::shared_ptr<Loop> loop)
-    : process_(getpid()), socket_(std::move(socket)), loop_(std::move(loop)) {}
+    : fork_count_(ForkCount()), socket_(std::move(socket)), loop_(std::move(loop)) {}
 
 Result<std::shared_ptr<Attachment>> ShmTransport::Open(uint64_t segment_id, Deadline deadline) {
   Lock lock(mutex_);
@@ -136,9 +137,13 @@ Result<const Window*> ShmTransport::Enter(ShmAttachment& attachment, Op op, Pati
   return attachment.writable_.get();
 }
 
-Status ShmTransport::Leave(ShmAttachment& attachment, Status status) {
-  Lock lock(mutex_);
+void ShmTransport::Listen() {
+  const std::lock_guard lock(mutex_);
   Drain();
+}
+
+Status ShmTransport::Leave(ShmAttachment& attachment, Status status) {
+  const std::lock_guard lock(mutex_);
   return LeaveLocked(attachment, std::move(status));
 }
 
@@ -197,7 +202,7 @@ void ShmTransport::LeaveViewLocked(ShmAttachment& attachment) {
 
 // In a child of the process that mapped the memory: it has none of it, and the connection is the
 // parent's.
-bool ShmTransport::IsForked() const { return getpid() != process_; }
+bool ShmTransport::IsForked() const { return ForkCount() != fork_count_; }
 
 // Called by the destructor of an attachment: no copy is under way, and no view is left.
 void ShmTransport::Close(ShmAttachment& attachment) {
@@ -289,6 +294,7 @@ Result<Packet> ShmTransport::Ask(Lock& lock, Message type, std::span<const uint8
 // Takes in what the owner has said. False once the connection has ended.
 bool ShmTransport::Drain() {
   while (is_connected_) {
+    if (!HasPacket(socket_)) return true;
     auto packet = ReceivePacket(socket_);
     if (!packet.ok()) {
       is_connected_ = false;

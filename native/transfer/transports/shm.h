@@ -68,6 +68,8 @@ class ShmTransport : public Transport,
   void LeaveView(ShmAttachment& attachment);
   void LeaveViewLocked(ShmAttachment& attachment);
   Status LeaveLocked(ShmAttachment& attachment, Status status);
+  // Hears at once what the owner has said; else the loop does, soon.
+  void Listen();
   void Close(ShmAttachment& attachment);
   bool IsUsable(const ShmAttachment& attachment);
   bool is_interrupted() const { return is_interrupted_.load(std::memory_order_relaxed); }
@@ -89,7 +91,7 @@ class ShmTransport : public Transport,
   void ReleaseAttachment(ShmAttachment& attachment);
   bool IsForked() const;
 
-  const int process_;  // whose mappings these are
+  const uint64_t fork_count_;  // of the process whose mappings these are
   const Fd socket_;
   const std::shared_ptr<Loop> loop_;
   ShmCounters counters_;

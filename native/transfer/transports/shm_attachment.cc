@@ -8,6 +8,9 @@
 namespace mooncake {
 namespace {
 
+// A copy of so few bytes is over before the owner could say anything that mattered.
+constexpr uint64_t kBriefBytes = 64u << 10;
+
 // Between two of these a copy looks whether it should stop.
 constexpr uint64_t kCopyBytes = 1u << 20;
 
@@ -72,10 +75,12 @@ Status ShmAttachment::Execute(Op op, std::span<const Piece> pieces, const BatchO
   const auto window = transport_->Enter(*this, op, {options.deadline, options.cancel});
   if (!window.ok()) return window.status();
   ShmCounters& counters = transport_->counters_;
-  const double start_s = counters.Start(TotalBytes(pieces));
+  const uint64_t bytes = TotalBytes(pieces);
+  const double start_s = counters.Start(bytes);
   uint64_t moved = 0;
   Status status = Copy(op, *window.value(), pieces, options, moved);
-  counters.End(TotalBytes(pieces), moved, start_s);
+  counters.End(bytes, moved, start_s);
+  if (bytes > kBriefBytes || !status.ok()) transport_->Listen();
   status = transport_->Leave(*this, std::move(status));
   return op == Op::kWrite && moved > 0 ? std::move(status).AsDirty() : status;
 }
