@@ -82,7 +82,7 @@ class ZeroCopy:
     def put(self, keys: Sequence[bytes], slot: Slot) -> list[bool]:
         """See Access."""
         if len(keys) > 1:
-            return self._client.batch_put(zip(keys, slot.views, strict=True))
+            return _are_stored(self._client, keys, slot)
         writer = self._client.open_write(keys[0], size_bytes=slot.lengths[0])
         if writer is None:
             return [False]
@@ -107,8 +107,12 @@ class PlainBytes:
 
     def put(self, keys: Sequence[bytes], slot: Slot) -> list[bool]:
         """See Access."""
-        return self._client.batch_put(zip(keys, slot.views, strict=True))
+        return _are_stored(self._client, keys, slot)
 
     def get(self, keys: Sequence[bytes], slot: Slot) -> list[Value | None]:
         """See Access."""
         return list(self._client.batch_get(keys))
+
+
+def _are_stored(client: StoreClient, keys: Sequence[bytes], slot: Slot) -> list[bool]:
+    return list(map(bool, client.batch_put(zip(keys, slot.views, strict=True))))
