@@ -233,8 +233,8 @@ def drive(side: str, master: str, options: str) -> None:
         for line in sys.stdin:
             order = json.loads(line)
             say(getattr(driver, order.pop("do"))(**order))
-    except SystemExit as problem:
-        say({"problem": str(problem)})
+    except (Exception, SystemExit) as problem:  # whatever it is, it ends this process
+        say({"problem": f"{type(problem).__name__}: {problem}"})
 
 
 def own(side: str, master: str, size: str) -> None:
