@@ -264,13 +264,13 @@ uint32_t Inventory::NextObjectOn(uint32_t slot, uint32_t& cursor, int looks) con
   return kNoIndex;
 }
 
-size_t Inventory::CopyAt(const Object& object, uint32_t slot, uint32_t block) const {
+size_t Inventory::ExtentAt(const Object& object, uint32_t slot, uint32_t block) const {
   const auto extents = object.extents();
   const auto found = std::ranges::find_if(extents, [&](const CopyExtent& extent) {
     return extent.node == slot && extent.block == block;
   });
   MC_CHECK(found != extents.end(), "no extent is block %u of node %u", block, slot);
-  return (found - extents.begin()) / object.head().stripes;
+  return found - extents.begin();
 }
 
 void Inventory::FreeFenced(uint32_t slot, uint64_t peer_id) {
@@ -295,12 +295,12 @@ void Inventory::SweepLost(uint32_t slot) {
   const auto index = static_cast<uint32_t>(allocator.TagOf(block));
   if (index == kNoIndex) return nodes_.Free(slot, block);
   Object& object = objects_[index];
-  const size_t copy = CopyAt(object, slot, block);
+  const size_t at = ExtentAt(object, slot, block);
   if (object.state == ObjectState::kCommitted) nodes_.Leave(slot, block);
   pinned_bytes_[static_cast<int>(object.pin)] -= allocator.BytesOf(block);
-  std::ranges::find(object.copy(copy), block, &CopyExtent::block)->block = kNoIndex;
+  object.extents()[at].block = kNoIndex;
   nodes_.Free(slot, block);
-  if (object.state == ObjectState::kCommitted) RetireCopy(index, copy);
+  if (object.state == ObjectState::kCommitted) RetireCopy(index, at / object.head().stripes);
 }
 
 // Its next member goes; one that is being written learns it at its end.

@@ -78,6 +78,9 @@ class Inventory {
   uint64_t committed() const { return committed_; }  // objects
   uint64_t pinned_bytes(Pin pin) const { return pinned_bytes_[static_cast<int>(pin)]; }
 
+  // Brings near what evicting the next objects for so many extents of `bytes` in all will look at.
+  void NearVictims(size_t count, uint64_t bytes);
+
   // Begins a message: it may do so much work on room, and what it uses was used now.
   void BeginStep();
 
@@ -157,7 +160,10 @@ class Inventory {
   void Sweep(uint32_t index);
   void DropRetired(uint32_t index);
   void LeaveGroup(uint32_t index, Cause cause, uint32_t heir);
-  size_t CopyAt(const Object& object, uint32_t slot, uint32_t block) const;
+  size_t ExtentAt(const Object& object, uint32_t slot, uint32_t block) const;
+  size_t CopyAt(const Object& object, uint32_t slot, uint32_t block) const {
+    return ExtentAt(object, slot, block) / object.head().stripes;
+  }
   void SweepLost(uint32_t slot);
   void SweepDead(uint32_t group);
 
@@ -202,9 +208,11 @@ class Inventory {
 
   // Of the step that goes on; kept for their memory.
   std::vector<Victim> window_;
+  std::vector<uint32_t> near_;
   std::vector<uint32_t> order_;
   std::vector<uint32_t> taken_domains_, own_domains_;  // of the copies before, of this one
   uint32_t domain_count_ = 0;
+  size_t copies_left_ = 0;  // this one included
   std::vector<CopyExtent> copy_;
 };
 

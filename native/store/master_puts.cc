@@ -53,11 +53,14 @@ PutStartReply MasterCore::Step(const PutStart& event, double now_s) {
 void MasterCore::Hash(const PutStart& event) {
   const ObjectTable& objects = inventory_.objects();
   hashes_.clear();
+  uint64_t bytes = 0;
   for (const auto& item : event.items) {
+    bytes += kHeaderBytes + std::min(item.size_bytes, kMaxObjectBytes);
     hashes_.push_back(HashKey(item.key, options_.seed));
     objects.PrefetchSlot(static_cast<uint32_t>(hashes_.back() >> 32));
   }
   for (const uint64_t hash : hashes_) objects.PrefetchRecord(static_cast<uint32_t>(hash >> 32));
+  inventory_.NearVictims(event.items.size(), bytes);
 }
 
 PutStartReply::Item MasterCore::StartPut(const PutStart& event, const PutStart::Item& item,

@@ -31,6 +31,25 @@ void Inventory::BeginStep() {
   looks_ = kLooks;
 }
 
+// A batch waits for its cache misses together: for records, then for what varies, then for slots.
+void Inventory::NearVictims(size_t count, uint64_t bytes) {
+  for (uint32_t slot = 0; slot < nodes_.size(); ++slot) {
+    const NodeRecord& node = nodes_[slot];
+    if (!nodes_.views()[slot].is_open || nodes_.views()[slot].free_bytes >= bytes) continue;
+    near_.clear();
+    uint32_t block = node.policy->Victim();
+    for (; block != Eviction::kNone && near_.size() < count; block = node.policy->Next(block)) {
+      near_.push_back(static_cast<uint32_t>(node.allocator->TagOf(block)));
+      __builtin_prefetch(&objects_[near_.back()]);
+    }
+    for (const uint32_t index : near_) __builtin_prefetch(objects_[index].data);
+    for (const uint32_t index : near_) {
+      objects_.PrefetchSlot(objects_.HashOf(objects_[index].key()));
+    }
+    if (nodes_.size() > 1) count = count / 2 + 1;
+  }
+}
+
 RoomOutcome Inventory::Place(const Wanted& wanted, Room& room) {
   const bool is_whole = std::ranges::all_of(
       room.extents, [this](const Reserved& each) { return nodes_.IsThere(each); });
@@ -74,6 +93,7 @@ void Inventory::RecallDomains(const Wanted& wanted, const Room& room) {
   own_domains_.clear();
   if (wanted.copies == 1) return;
   domain_count_ = wanted.stripes > 1 ? CountDomains() : 0;
+  copies_left_ = wanted.copies - room.extents.size() / wanted.stripes;
   for (size_t at = 0; at < room.extents.size(); ++at) {
     const uint32_t domain = nodes_.views()[room.extents[at].slot].domain;
     auto& domains =
@@ -91,6 +111,7 @@ void Inventory::TakeDomain(const Wanted& wanted, const Room& room, uint32_t slot
   if (room.extents.size() % wanted.stripes != 0) return;
   taken_domains_.insert(taken_domains_.end(), own_domains_.begin(), own_domains_.end());
   own_domains_.clear();
+  --copies_left_;
 }
 
 // The stripes of a copy lie in so many domains that each copy to come still has its share.
@@ -99,7 +120,7 @@ bool Inventory::IsAllowed(const Wanted& wanted, uint32_t slot) const {
   const uint32_t domain = nodes_.views()[slot].domain;
   if (std::ranges::find(own_domains_, domain) != own_domains_.end()) return true;
   const size_t left = domain_count_ - std::min<size_t>(domain_count_, taken_domains_.size());
-  return own_domains_.size() < left / wanted.copies;
+  return own_domains_.size() < left / copies_left_;
 }
 
 // What was reserved of a window is free again while it is gone on with, so that it counts.
