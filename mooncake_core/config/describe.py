@@ -47,7 +47,7 @@ def table_doc(kind: type[msgspec.Struct]) -> str:
 
 
 def _keys(kind: type[msgspec.Struct], defaults: msgspec.Struct, prefix: str) -> Iterator[Key]:
-    docs = _field_docs(kind)
+    docs = field_docs(kind)
     for field in msgspec.structs.fields(kind):
         name, default = f"{prefix}{field.name}", getattr(defaults, field.name)
         if isinstance(default, msgspec.Struct):
@@ -73,7 +73,8 @@ def _constraint(annotation: Any) -> tuple[tuple[str, ...], str]:
     return (), ""
 
 
-def _field_docs(kind: type[msgspec.Struct]) -> dict[str, str]:
+def field_docs(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """Return what each field of `kind` means; those that no docstring explains are left out."""
     docs: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         if issubclass(base, msgspec.Struct) and base is not msgspec.Struct:

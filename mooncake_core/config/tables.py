@@ -132,6 +132,29 @@ class MasterConfig(Table, frozen=True):
     """A client or node that is silent for longer is expelled and its writes are fenced."""
     lease_s: PositiveSeconds = 5.0
     """How long a read is protected without renewal; clients renew while a read is in flight."""
+    eviction: Literal["lru", "fifo", "lfu"] = "lru"
+    """What goes first when there is no room: what was read or put longest ago, what was put first,
+    or what was read least often. Of a chain the end goes first."""
+    admission: Literal["all", "second-put"] = "all"
+    """Which puts are worth it. second-put: of what is put again within an hour; it keeps what is
+    used once from evicting what is used often, and costs each object one put more."""
+    placement: Literal["free-ratio-first", "random", "round-robin", "local-first"] = (
+        "free-ratio-first"
+    )
+    """Which nodes get an object: those with the largest share free, any, each in turn, or those on
+    the writer's host. Nodes that a put prefers go before."""
+    stripe: Size = "64 MiB"
+    """A larger object is cut into pieces of about this size, spread over the nodes. Less: large
+    objects find room in smaller gaps and are read from more nodes at once, with more messages."""
+
+    def __post_init__(self) -> None:
+        """Refuse a stripe that is no size."""
+        size_bytes("stripe", self.stripe, minimum=1 << 18)
+
+    @property
+    def stripe_bytes(self) -> int:
+        """The stripe in bytes."""
+        return parse_size(self.stripe)
 
 
 class StoreConfig(Table, frozen=True):

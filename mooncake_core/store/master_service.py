@@ -5,55 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from mooncake_core.config import MasterConfig
 from mooncake_core.errors import ConfigError, StoreUnavailable
 from mooncake_core.listening import IDLE_S, address_of, bind
 from mooncake_core.native import _native, native_errors
+from mooncake_core.store.metrics import StatsCollector
 from mooncake_core.store.stats import ClusterStats, decode_stats
 
 _log = logging.getLogger(__name__)
 _STATS_TIMEOUT_S = 2.0
-_COUNTERS = (
-    "puts",
-    "gets",
-    "hits",
-    "misses",
-    "evictions",
-    "out_of_space",
-    "aborts",
-    "expired_sessions",
-    "lost_nodes",
-    "fences",
-    "corrupt",
-    "evicted_bytes",
-    "not_admitted",
-    "superseded",
-    "making_room",
-)
-_GAUGES = (
-    "clients",
-    "objects",
-    "writing",
-    "leases",
-    "groups",
-    "soft_pinned_bytes",
-    "hard_pinned_bytes",
-    "fragmentation",
-    "capacity_bytes",
-    "used_bytes",
-    "evictable_bytes",
-    "pinned_bytes",
-    "quarantined_bytes",
-    "largest_free_extent_bytes",
-)
 
 
 async def serve_master(
@@ -93,6 +59,11 @@ def _start(config: MasterConfig) -> _native.MasterServer:
             epoch=secrets.randbits(63) + 1,
             client_ttl_s=config.client_ttl_s,
             lease_s=config.lease_s,
+            eviction=config.eviction,
+            admission=config.admission,
+            placement=config.placement,
+            stripe_bytes=config.stripe_bytes,
+            seed=secrets.randbits(64),
         )
     except _native.Error as error:
         raise ConfigError(f"--listen: {error.args[1]}; use another port") from error
@@ -123,7 +94,7 @@ def _admin(endpoint: str) -> web.Application:
 
     async def metrics(_: web.Request) -> web.Response:
         registry = CollectorRegistry()
-        registry.register(_StatsCollector(await stats()))
+        registry.register(StatsCollector(await stats()))
         return web.Response(
             body=generate_latest(registry), headers={"Content-Type": "text/plain; version=0.0.4"}
         )
@@ -133,33 +104,3 @@ def _admin(endpoint: str) -> web.Application:
     app.router.add_get("/status", status)
     app.router.add_get("/metrics", metrics)
     return app
-
-
-class _StatsCollector(Collector):
-    """One reading of the stats, as metrics."""
-
-    def __init__(self, stats: ClusterStats) -> None:
-        self._stats = stats
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield every counter and gauge, and each node's bytes and state."""
-        stats = self._stats
-        for name in _COUNTERS:
-            what = f"{name.replace('_', ' ')} since the master's start"
-            yield CounterMetricFamily(f"mooncake_store_{name}", what, value=getattr(stats, name))
-        for name in _GAUGES:
-            what = f"{name.replace('_', ' ')} now"
-            yield GaugeMetricFamily(f"mooncake_store_{name}", what, value=getattr(stats, name))
-        for name in ("capacity_bytes", "used_bytes", "quarantined_bytes"):
-            gauge = GaugeMetricFamily(
-                f"mooncake_store_node_{name}", f"{name} of a node", labels=["endpoint"]
-            )
-            for node in stats.nodes:
-                gauge.add_metric([node.endpoint], getattr(node, name))
-            yield gauge
-        online = GaugeMetricFamily(
-            "mooncake_store_node_online", "1: in use, 0: suspected", labels=["endpoint"]
-        )
-        for node in stats.nodes:
-            online.add_metric([node.endpoint], float(node.state == "online"))
-        yield online

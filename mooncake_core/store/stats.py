@@ -6,11 +6,10 @@ from typing import Literal
 
 from msgspec import Struct, msgpack
 
-_STATES: tuple[Literal["online", "suspected", "draining"], ...] = (
-    "online",
-    "suspected",
-    "draining",
-)
+NodeState = Literal["online", "suspected", "draining"]
+
+NODE_STATES: tuple[NodeState, ...] = ("online", "suspected", "draining")
+"""By their numbers on the wire."""
 
 
 class SpaceStats(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -41,47 +40,68 @@ class NodeStats(Struct, frozen=True, kw_only=True):
     capacity_bytes: int
     used_bytes: int
     quarantined_bytes: int
-    state: Literal["online", "suspected", "draining"]
+    state: NodeState
     """suspected: silent; not used until it is heard again, lost after a while.
     draining: it takes nothing new, and what it holds is moved away."""
 
 
 class ClusterStats(Struct, frozen=True, kw_only=True):
-    """The whole store at one moment. Counters are since the master's start."""
+    """The whole store at one moment. Counters (see COUNTERS) are since the master's start."""
 
     epoch: int
+    """Random; of this start of the master."""
     clients: int
+    """Sessions of clients."""
     objects: int
     """Committed."""
     writing: int
     """Started, not yet committed or aborted."""
     leases: int
+    """Of open reads and views."""
     groups: int
+    """Of objects that live and die together."""
     soft_pinned_bytes: int
+    """Evicted only when nothing else is left."""
     hard_pinned_bytes: int
+    """Never evicted."""
     fragmentation: float
     """Share of the free bytes that is not in the largest free extent of a node."""
     capacity_bytes: int
+    """That the nodes lend."""
     used_bytes: int
+    """Evictable, pinned and quarantined, headers and rounding included."""
     evictable_bytes: int
+    """Of objects that may go to make room."""
     pinned_bytes: int
+    """Leased by readers, being written, or pinned for good."""
     quarantined_bytes: int
+    """A lost writer could still write there."""
     largest_free_extent_bytes: int
+    """The largest run of free bytes of any node."""
     puts: int
+    """Objects committed."""
     gets: int
     """Keys looked up for reading: hits + misses."""
     hits: int
+    """Keys that were there to be read."""
     misses: int
+    """Keys that were not there to be read."""
     evictions: int
+    """Objects that went to make room."""
     out_of_space: int
+    """Puts for which no room could be made."""
     aborts: int
+    """Puts that were given up."""
     expired_sessions: int
+    """Clients that fell silent."""
     lost_nodes: int
+    """Nodes that fell silent or left, with what they held."""
     fences: int
     """Writers that nodes were told to fence."""
     corrupt: int
     """Copies dropped because a reader found other bytes than were committed."""
     evicted_bytes: int
+    """Of objects that went to make room."""
     not_admitted: int
     """Puts that the admission policy did not want."""
     superseded: int
@@ -89,6 +109,7 @@ class ClusterStats(Struct, frozen=True, kw_only=True):
     making_room: int
     """Puts that had to ask again, for more was to be evicted than goes in one step."""
     nodes: list[NodeStats]
+    """Those that are not lost."""
 
 
 class _Node(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -121,15 +142,23 @@ class _Counters(Struct, frozen=True, array_like=True, forbid_unknown_fields=True
     making_room: int
 
 
+COUNTERS = _Counters.__struct_fields__
+"""Fields of ClusterStats that only grow."""
+
+
 class _Stats(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     epoch: int
     clients: int
     objects: int
     writing: int
     leases: int
+    """Of open reads and views."""
     groups: int
+    """Of objects that live and die together."""
     soft_pinned_bytes: int
+    """Evicted only when nothing else is left."""
     hard_pinned_bytes: int
+    """Never evicted."""
     fragmentation_ppm: int
     space: SpaceStats
     counters: _Counters
@@ -165,5 +194,5 @@ def _node(raw: _Node) -> NodeStats:
         capacity_bytes=raw.capacity_bytes,
         used_bytes=raw.used_bytes,
         quarantined_bytes=raw.quarantined_bytes,
-        state=_STATES[raw.state],
+        state=NODE_STATES[raw.state],
     )
