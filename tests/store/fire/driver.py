@@ -21,7 +21,7 @@ from tests.store.processes import eventually
 
 TTL_S = 2.0
 LEASE_S = 2.0
-NODES, DOMAINS, MEMBERS = 4, 4, 6
+NODES, DOMAINS, MEMBERS = 4, 3, 6
 CAPACITY, TIGHT = "24 MiB", "2 MiB"
 SLOTS = 160
 MOST_DOWN = 2
