@@ -1,0 +1,51 @@
+"""Nodes: they lend memory, fence who is told to them, and come and go."""
+
+from __future__ import annotations
+
+from tests.store import wire
+
+
+class StoreNode:
+    """One node; its memory dies with it."""
+
+    def __init__(self, world, endpoint, name, host, domain):
+        self.world, self.rng = world, world.rng
+        self.endpoint, self.name, self.host, self.domain = endpoint, name, host, domain
+        self.node = world.fresh()
+        self.capacity = world.settings.capacity
+        self.silent_until_s = self.beat_s = 0.0
+        self.fenced = []
+        self.register()
+
+    def register(self):
+        """Offer the memory; that of an earlier master first, now and then."""
+        is_old = self.rng.random() < 0.05
+        epoch = self.world.settings.epoch - is_old
+        message = wire.NodeRegister(
+            self.node, epoch, self.endpoint, self.host, self.name, self.domain, self.capacity
+        )
+        reply = self.world.deliver(message)
+        if is_old:
+            message.epoch = reply.epoch
+            reply = self.world.deliver(message)
+        self.world.may_say_again(message)
+        self.heard(reply)
+
+    def heard(self, reply):
+        """Take new memory if the master does not know this any more; else fence."""
+        self.beat_s = self.world.now_s
+        self.fenced = []
+        if not reply.is_known:
+            del self.world.nodes[self.node]
+            again = StoreNode(self.world, self.endpoint, self.name, self.host, self.domain)
+            self.world.nodes[again.node] = again
+            return
+        fence = self.world.settings.fence
+        self.fenced = [peer for peer in reply.fence if self.rng.random() < fence]
+
+    def beat(self):
+        """Say what is fenced; the master asks again until it has heard."""
+        self.beat_s = self.world.now_s
+        reply = self.world.say(wire.NodeHeartbeat(self.node, self.fenced))
+        if reply:
+            self.heard(reply)

@@ -1,0 +1,317 @@
+"""A world: what happens, drawn from one seed, and what must hold after each step of it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+from mooncake_core.native import _native
+from tests.store import wire
+from tests.store.sim import checks
+from tests.store.sim.clients import Client
+from tests.store.sim.nodes import StoreNode
+from tests.store.sim.reads import Twin
+from tests.store.sim.settings import draw
+
+LONGEST_STEP_S = 0.4  # less than what makes the master think that it stood still
+MOST_SLICES = 10_000
+
+
+class World:
+    """The master core, its twin, clients and nodes. `counts` says how much really happened."""
+
+    def __init__(self, seed):
+        self.rng = random.Random(seed)
+        self.settings = draw(self.rng)
+        self.counts = Counter()
+        self.core = wire.Core(_native, seed=seed, **self.settings.core)
+        self.model = Twin(self.settings, self.counts)
+        self.now_s, self.ids = 100.0, 1000
+        self.nodes, self.clients, self.late = {}, [], []
+        for _ in range(self.settings.nodes):
+            self.add_node()
+        for _ in range(self.settings.clients):
+            self.add_client()
+
+    def fresh(self):
+        """Return a number that was never used."""
+        self.ids += 1
+        return self.ids
+
+    def any_key(self):
+        """Return a key; a few are asked for again and again."""
+        return b"k%d" % int(self.rng.random() ** 2 * self.settings.keys)
+
+    # --- messages
+
+    def say(self, message):
+        """Deliver a message, or not, or twice, or much later; None when no answer comes back."""
+        roll, loss = self.rng.random(), self.settings.loss
+        if roll < loss:
+            self.counts["messages late"] += 1
+            self.late.append(message)
+            return None
+        reply = self.deliver(message)
+        if roll < 2 * loss:
+            self.counts["answers lost"] += 1
+            return None
+        self.may_say_again(message)
+        return reply
+
+    def may_say_again(self, message):
+        """Keep what was heard, now and then, to say it once more much later."""
+        if self.rng.random() < self.settings.loss:
+            self.late.append(message)
+
+    def deliver(self, message):
+        """Let the master and its twin hear a message, and compare what they say."""
+        fresh_id, model = self.fresh(), self.model
+        reply = self.core.step(message, self.now_s, fresh_id)
+        model.advance(self.now_s)
+        match message:
+            case wire.Hello():
+                model.hello(message, reply, fresh_id)
+            case wire.Heartbeat():
+                model.heartbeat(message, reply)
+            case wire.PutStart():
+                model.put_start(message, reply, checks.gone(model, checks.listing(self.core)))
+            case wire.PutEnd():
+                model.put_end(message, reply)
+            case wire.PutAbort():
+                model.put_abort(message, reply)
+            case wire.Lookup():
+                model.lookup(message, reply)
+            case wire.Release():
+                model.release(message)
+            case wire.Corrupt():
+                model.corrupt(message)
+            case wire.SetPin():
+                model.set_pin(message, reply.flags)
+            case wire.NodeRegister():
+                model.register(message, reply)
+            case wire.NodeHeartbeat():
+                model.node_heartbeat(message, reply)
+        return reply
+
+    def speak_late(self):
+        """Deliver what was said long ago."""
+        if self.late:
+            self.counts["late deliveries"] += 1
+            self.deliver(self.late.pop(self.rng.randrange(len(self.late))))
+
+    def call(self, number, message, answer):
+        """Ask what has no struct of its own; returns the answer."""
+        return self.core.call(number, message, answer, self.now_s)
+
+    # --- members
+
+    def add_node(self):
+        settings, number = self.settings, self.fresh()
+        domain = b"d%d" % (len(self.nodes) % settings.domains)
+        host = b"h%d" % (len(self.nodes) % 2)
+        node = StoreNode(self, b"e%d" % number, b"n%d" % number, host, domain)
+        self.nodes[node.node] = node
+
+    def refill(self):
+        """Another node in place of one that is gone, mostly."""
+        if len(self.nodes) < self.settings.nodes and self.rng.random() < 0.8:
+            self.add_node()
+
+    def add_client(self):
+        self.clients.append(Client(self, b"h%d" % self.rng.randrange(3)))
+
+    def any_node(self):
+        return self.rng.choice(list(self.nodes.values())) if self.nodes else None
+
+    def crash(self, client):
+        self.counts["clients crashed"] += 1
+        self.clients.remove(client)
+        self.add_client()
+
+    def goodbye(self, client):
+        self.counts["goodbyes"] += 1
+        self.call(wire.GOODBYE, wire.One(client.session), None)
+        self.model.advance(self.now_s)
+        self.model.end_session(client.session)
+        client.hello()
+
+    def stall(self, client):
+        self.counts["clients stalled"] += 1
+        client.stalled_until_s = self.now_s + self.rng.uniform(0, 3) * self.short_ttl_s
+
+    def rename(self, client):
+        """A client that is another peer from now on, as after a fork."""
+        client.peer = self.fresh()
+        client.hello()
+
+    def kill_node(self):
+        node = self.any_node()
+        if node:
+            self.counts["nodes killed"] += 1
+            del self.nodes[node.node]
+            self.refill()
+
+    def goodbye_node(self):
+        node = self.any_node()
+        if node:
+            self.counts["nodes said goodbye"] += 1
+            del self.nodes[node.node]
+            self.call(wire.NODE_GOODBYE, wire.One(node.node), None)
+            self.model.lose_node(node.node)
+            self.refill()
+
+    def disconnect_node(self):
+        node = self.any_node()
+        if node:
+            self.core.native.node_disconnected(node.node, self.now_s)
+            self.model.advance(self.now_s)
+            self.model.disconnected(node.node)
+
+    def silence_node(self):
+        node = self.any_node()
+        if node:
+            self.counts["nodes silent"] += 1
+            node.silent_until_s = self.now_s + self.rng.uniform(0, 3) * self.short_ttl_s
+
+    def replace_node(self):
+        """Whoever listens at its endpoint has other memory now."""
+        node = self.any_node()
+        if node:
+            del self.nodes[node.node]
+            again = StoreNode(self, node.endpoint, node.name, node.host, node.domain)
+            self.nodes[again.node] = again
+
+    # --- objects
+
+    def remove(self):
+        keys = [self.any_key() for _ in range(self.rng.randint(1, 3))]
+        flags = self.call(wire.REMOVE, wire.Keys(keys), wire.Flags).flags
+        self.model.remove_keys(keys, flags)
+
+    def corrupt(self):
+        key = self.any_key()
+        there = self.model.keys.get(key)
+        generation = there.generation if there and self.rng.random() < 0.9 else 1
+        nodes = [place[0] for copy in there.copies for place in copy.places] if there else []
+        self.deliver(wire.Corrupt(key, generation, self.rng.choice([0, *nodes, *nodes])))
+
+    def pin(self):
+        pin = self.rng.choice([wire.NO_PIN, wire.SOFT_PIN, wire.SOFT_PIN, wire.HARD_PIN])
+        soft_us = self.rng.choice([0, 500_000, 10**9])
+        self.deliver(wire.SetPin(pin, soft_us, [self.any_key() for _ in range(2)]))
+
+    # --- time
+
+    @property
+    def short_ttl_s(self):
+        return min(self.settings.client_ttl_s, 5.0)
+
+    def wait(self):
+        self.pass_time(self.rng.choice([0.01, 0.3, self.rng.random() * 3 * self.short_ttl_s]))
+
+    def stop_master(self):
+        """The master stands still; meanwhile nobody can be heard, and nobody may be expelled."""
+        self.counts["master stood still"] += 1
+        self.now_s += self.rng.choice([0.6, 7.0, 1000.0])
+        self.tick()
+
+    def pass_time(self, seconds):
+        end_s = self.now_s + seconds
+        step_s = min(LONGEST_STEP_S, max(self.short_ttl_s / 5, seconds / 30))
+        while self.now_s < end_s:
+            self.now_s = min(end_s, self.now_s + step_s)
+            self.tick()
+            self.beats()
+
+    def tick(self):
+        self.core.native.tick(self.now_s)
+        self.model.advance(self.now_s)
+        self.model.tick()
+        self.settle()
+
+    def beats(self):
+        for client in list(self.clients):
+            is_due = self.now_s - client.beat_s >= self.short_ttl_s / 4
+            if is_due and self.now_s >= client.stalled_until_s:
+                client.beat()
+        for node in list(self.nodes.values()):
+            is_due = self.now_s - node.beat_s >= self.short_ttl_s / 4
+            if is_due and self.now_s >= node.silent_until_s:
+                node.beat()
+
+    def settle(self):
+        """Let the master do what it has put off; it must come to an end."""
+        for _ in range(MOST_SLICES):
+            if not self.core.native.has_background:
+                return
+            self.core.native.run_slice(self.now_s)
+        raise AssertionError("the master is never idle")
+
+    # --- steps
+
+    def act(self):
+        """Let one thing happen."""
+        weights = self.settings.weights
+        action = self.rng.choices(list(weights), list(weights.values()))[0]
+        if action == "late":
+            return self.speak_late()
+        if hasattr(Client, action) or action in ("crash", "goodbye", "stall", "rename"):
+            client = self.rng.choice(self.clients)
+            if self.now_s < client.stalled_until_s:
+                return None
+            if hasattr(client, action):
+                return getattr(client, action)()
+            return getattr(self, action)(client)
+        return getattr(self, action)()
+
+    def check(self):
+        """Compare all that the master says of itself with the twin."""
+        self.settle()
+        self.core.native.check()
+        stats = self.core.stats(self.now_s)
+        checks.check_objects(self.model, checks.listing(self.core))
+        checks.check_memory(self.model, stats)
+        checks.check_counts(self.model, stats)
+
+    def run(self, steps):
+        """Let so many things happen, then let everyone leave."""
+        self.check()
+        for _ in range(steps):
+            self.act()
+            self.check()
+        self.end()
+
+    def end(self):
+        """Nothing is left of a world that everyone has left."""
+        for client in list(self.clients):
+            self.call(wire.GOODBYE, wire.One(client.session), None)
+            self.model.end_session(client.session)
+        self.clients = []
+        while self.late:
+            self.speak_late()
+            self.check()
+        self.settings = replace(self.settings, fence=1.0, loss=0.0)
+        for session in list(self.model.sessions):
+            self.call(wire.GOODBYE, wire.One(session), None)
+            self.model.end_session(session)
+        for node in self.nodes.values():
+            node.silent_until_s = 0.0
+        for _ in range(3):
+            self.pass_time(self.short_ttl_s / 3)
+            self.check()
+        for node in list(self.nodes.values()):
+            node.beat()
+            self.nodes[node.node].beat()
+        for node in set(self.model.nodes) - set(self.nodes):
+            self.call(wire.NODE_GOODBYE, wire.One(node), None)
+            self.model.lose_node(node)
+        self.check()
+        keys = list(self.model.keys)
+        flags = self.call(wire.REMOVE, wire.Keys(keys), wire.Flags).flags
+        self.model.remove_keys(keys, flags)
+        self.check()
+        stats = self.core.stats(self.now_s)
+        left = (stats.clients, stats.objects, stats.writing, stats.leases, stats.groups)
+        assert left == (0, 0, 0, 0, 0), left
+        assert (stats.space.used, stats.space.quarantined) == (0, 0), stats
