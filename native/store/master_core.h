@@ -150,7 +150,8 @@ class MasterCore {
   void PinUntil(uint32_t index, double end_s);
 
   // master_puts.cc
-  void Hash(const PutStart& event);
+  void Near(std::span<const PutStart::Item> items);
+  void Near(std::span<const PutEnd::Item> items, const Session& owner);
   PutStartReply::Item StartPut(const PutStart& event, const PutStart::Item& item, uint64_t hash,
                                Session& owner, PutStartReply& reply);
   PutOutcome Claim(const PutStart::Item& item, uint64_t hash, bool is_upsert, bool& takes_key);

@@ -11,6 +11,7 @@ constexpr size_t kEarlyAborts = 2 * kMaxBatch;  // marks a session
 constexpr uint64_t kMaxObjectBytes = 1ull << 48;
 constexpr uint64_t kMaxExtents = 4096;  // of an object
 constexpr double kLongestPin_s = 1e9;
+constexpr size_t kNear = 32;  // items that wait together; more would push each other out again
 
 bool IsValid(const PutStart& event, const PutStart::Item& item, uint64_t limit_bytes) {
   if (item.key.size() > kMaxKeyBytes || item.group.size() > kMaxKeyBytes) return false;
@@ -40,27 +41,29 @@ PutStartReply MasterCore::Step(const PutStart& event, double now_s) {
   reply.items.reserve(event.items.size());
   reply.placements.reserve(event.items.size());
   ++last_answer_;
-  Hash(event);
   bool is_short = false;
-  for (size_t at = 0; at < event.items.size(); ++at) {
-    reply.items.push_back(StartPut(event, event.items[at], hashes_[at], *owner, reply));
+  const std::span<const PutStart::Item> items(event.items);
+  for (size_t at = 0; at < items.size(); ++at) {
+    if (at % kNear == 0) Near(items.subspan(at, std::min(kNear, items.size() - at)));
+    reply.items.push_back(StartPut(event, items[at], hashes_[at % kNear], *owner, reply));
     is_short = is_short || reply.items.back().outcome == PutOutcome::kOutOfSpace;
   }
   if (is_short) reply.space = SpaceOf(true);
   return reply;
 }
 
-void MasterCore::Hash(const PutStart& event) {
+// Hashes the next keys, and brings near what their puts will look at.
+void MasterCore::Near(std::span<const PutStart::Item> items) {
   const ObjectTable& objects = inventory_.objects();
   hashes_.clear();
   uint64_t bytes = 0;
-  for (const auto& item : event.items) {
+  for (const auto& item : items) {
     bytes += kHeaderBytes + std::min(item.size_bytes, kMaxObjectBytes);
     hashes_.push_back(HashKey(item.key, options_.seed));
     objects.PrefetchSlot(static_cast<uint32_t>(hashes_.back() >> 32));
   }
+  inventory_.NearVictims(items.size(), bytes);
   for (const uint64_t hash : hashes_) objects.PrefetchRecord(static_cast<uint32_t>(hash >> 32));
-  inventory_.NearVictims(event.items.size(), bytes);
 }
 
 PutStartReply::Item MasterCore::StartPut(const PutStart& event, const PutStart::Item& item,
@@ -205,21 +208,26 @@ PutEndReply MasterCore::Step(const PutEnd& event, double now_s) {
   if (owner == nullptr) return {};
   PutEndReply reply{true, {}};
   reply.outcomes.reserve(event.items.size());
-  const ObjectTable& objects = inventory_.objects();
-  found_.clear();
-  for (const auto& item : event.items) {
-    found_.push_back(owner->puts.Find(item.put_id));
-    if (found_.back() != kNoIndex) __builtin_prefetch(&objects[found_.back()]);
-  }
-  for (const uint32_t index : found_) {
-    if (index != kNoIndex) __builtin_prefetch(objects[index].data);
-  }
   std::span<const uint32_t> checksums(event.checksums);
-  for (const auto& item : event.items) {
-    reply.outcomes.push_back(EndPut(*owner, item, checksums));
+  const std::span<const PutEnd::Item> items(event.items);
+  for (size_t at = 0; at < items.size(); ++at) {
+    if (at % kNear == 0) Near(items.subspan(at, std::min(kNear, items.size() - at)), *owner);
+    reply.outcomes.push_back(EndPut(*owner, items[at], checksums));
   }
   Work(kSettleSteps);
   return reply;
+}
+
+void MasterCore::Near(std::span<const PutEnd::Item> items, const Session& owner) {
+  const ObjectTable& objects = inventory_.objects();
+  found_.clear();
+  for (const auto& item : items) {
+    const uint32_t index = owner.puts.Find(item.put_id);
+    if (index == kNoIndex) continue;
+    found_.push_back(index);
+    __builtin_prefetch(&objects[index]);
+  }
+  for (const uint32_t index : found_) __builtin_prefetch(objects[index].data);
 }
 
 // Takes the item's own from the front of `checksums`.
