@@ -49,6 +49,8 @@ class Code(enum.Enum):
 
     kNotNotified = 19
 
+    kTooFewNodes = 20
+
 class Error(Exception):
     """What a native call reports: args are (Code, message, is_dirty)."""
 
@@ -361,9 +363,14 @@ class StoreWriter:
 
     def write_part(self, part: int, addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
 
+    def write(self, offset: int, addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
     def commit(self) -> None: ...
 
     def abort(self) -> None: ...
+
+    @property
+    def size_bytes(self) -> int: ...
 
     @property
     def part_count(self) -> int: ...
@@ -375,40 +382,43 @@ class StoreReader:
     """Objects that are being read, under a lease."""
 
     @property
-    def count(self) -> int: ...
+    def leading_count(self) -> int: ...
 
-    @property
-    def sizes(self) -> list[int]: ...
+    def sizes(self) -> list[int | None]:
+        """Bytes of each object that was looked up; None: it is not there."""
 
     def read_parts(self, part: int, pieces: list[Any]) -> bool: ...
+
+    def read_ranges(self, pieces: list[Any]) -> list[bool]: ...
 
     def check_valid(self) -> None: ...
 
     def close(self) -> None: ...
 
+class StoreView:
+    """An object's bytes, read-only, where they are or as a copy."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def is_copy(self) -> bool: ...
+
+    def view(self) -> memoryview: ...
+
+    @property
+    def exports(self) -> int:
+        """How many memoryviews of it there are."""
+
+class StorePutOptions:
+    """How objects are to be kept."""
+
+    def __init__(self, *, replicas: int, is_strict: bool, is_upsert: bool, pin: int, soft_pin_s: float, has_checksums: bool, preferred: Sequence[str]) -> None: ...
+
 class StoreClient:
     """A process's use of the store."""
 
-    def __init__(self, engine: Engine, *, master: str, replicas: int, timeout_s: float) -> None: ...
-
-    def put(self, keys: list[bytes], values: list[Any]) -> list[bool]: ...
-
-    def get(self, keys: list[bytes]) -> list[Any]: ...
-
-    def get_into(self, key: bytes, buffer: object) -> int | None: ...
-
-    def open_write(self, key: bytes, *, size_bytes: int, part_bytes: int, replicas: int) -> StoreWriter | None: ...
-
-    def open_read(self, keys: list[bytes]) -> StoreReader: ...
-
-    def exists(self, keys: list[bytes]) -> list[bool]: ...
-
-    def match_prefix(self, keys: list[bytes]) -> int: ...
-
-    def remove(self, keys: list[bytes]) -> list[bool]: ...
-
-    def stats(self) -> bytes:
-        """Return the msgpack body of a stats answer."""
+    def __init__(self, engine: Engine, *, master: str, replicas: int, timeout_s: float, checksums: bool) -> None: ...
 
     @property
     def epoch(self) -> int: ...
@@ -417,6 +427,50 @@ class StoreClient:
     def read_counters(self) -> tuple[int, int, int]: ...
 
     def close(self) -> None: ...
+
+    def put(self, keys: list[bytes], values: list[Any], options: StorePutOptions, links: list[Any] | None) -> tuple[Any, ...]:
+        """
+        Return (an outcome a key, [(index, code, message) of those that failed], space).
+        """
+
+    def put_from(self, keys: list[bytes], addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], counts: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, options: StorePutOptions, links: list[Any] | None) -> tuple[Any, ...]:
+        """The same from registered memory: `counts` runs a key."""
+
+    def open_write(self, keys: list[bytes], sizes: Sequence[int], part_bytes: int, options: StorePutOptions, links: list[Any] | None) -> tuple[Any, ...]:
+        """Return (a StoreWriter or None a key, what `put` returns)."""
+
+    def write_ranges(self, writers: list[Any], offsets: Sequence[int], addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], counts: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None) -> None: ...
+
+    def commit(self, writers: list[Any]) -> None: ...
+
+    def get(self, keys: list[bytes]) -> list[Any]: ...
+
+    def get_range(self, key: bytes, offset: int, length: int | None) -> bytes | None: ...
+
+    def get_into(self, key: bytes, buffer: object) -> int | None: ...
+
+    def get_into_memory(self, keys: list[bytes], addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], capacities: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], counts: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None) -> list[int | None]: ...
+
+    def open_read(self, keys: list[bytes], stop_at_miss: bool) -> StoreReader: ...
+
+    def open_view(self, key: bytes) -> StoreView | None: ...
+
+    def exists(self, keys: list[bytes]) -> list[bool]: ...
+
+    def match_prefix(self, keys: list[bytes]) -> int: ...
+
+    def remove(self, keys: list[bytes]) -> list[bool]: ...
+
+    def set_pin(self, keys: list[bytes], pin: int, soft_pin_s: float) -> list[bool]: ...
+
+    def describe(self, keys: list[bytes]) -> list[bytes]:
+        """Return msgpack bodies, for the keys in order."""
+
+    def list(self, prefix: bytes, cursor: int, limit: int) -> bytes:
+        """Return the msgpack body of one page."""
+
+    def stats(self) -> bytes:
+        """Return the msgpack body of a stats answer."""
 
 class NodeView:
     """A node as placement sees it."""

@@ -19,6 +19,7 @@ MooncakeError                what the world did wrong
 │   └── Fenced               the owner revoked this process's writes
 └── StoreError               the store could not do it
     ├── OutOfSpace           nothing evictable is left that would make room
+    ├── TooFewNodes          not so many failure domains as copies that had to be
     ├── LeaseExpired         the lease ended before the read did
     ├── StaleEpoch           the descriptor is of an earlier master
     └── StoreUnavailable     no master or node to serve this now
@@ -45,6 +46,8 @@ class MooncakeError(Exception):
     scope: ClassVar[Scope] = "process"
     retryable: ClassVar[bool] = False
     is_dirty: bool = False
+    results: tuple[object, ...] = ()
+    """Of a batch that failed in part: how each of its items has gone, or the error of each."""
 
 
 class ConfigError(MooncakeError):
@@ -137,7 +140,21 @@ class StoreError(MooncakeError):
 
 
 class OutOfSpace(StoreError):
-    """Nothing evictable is left that would make room."""
+    """Nothing evictable is left that would make room.
+
+    When a put raises it: bytes over all nodes that take objects.
+    """
+
+    capacity_bytes: int = 0
+    used_bytes: int = 0
+    evictable_bytes: int = 0
+    pinned_bytes: int = 0
+    quarantined_bytes: int = 0
+    largest_free_extent_bytes: int = 0
+
+
+class TooFewNodes(StoreError):
+    """Not so many failure domains take objects as copies had to be; nothing was stored."""
 
 
 class LeaseExpired(StoreError):

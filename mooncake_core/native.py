@@ -39,6 +39,7 @@ ERROR_OF_CODE: dict[_native.Code, type[Exception]] = {
     Code.kCancelled: errors.TransferCancelled,
     Code.kReadOnly: errors.ReadOnly,
     Code.kNotNotified: errors.NotNotified,
+    Code.kTooFewNodes: errors.TooFewNodes,
 }
 """Every code but kOk. Codes that are answers to their callers stand here too."""
 

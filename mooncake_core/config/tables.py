@@ -119,6 +119,8 @@ class StoreClientConfig(Table, frozen=True):
     """Copies of each object, on distinct nodes; where nodes are fewer, so are the copies."""
     timeout_s: PositiveSeconds = 5.0
     """How long one call waits for the master."""
+    checksums: bool = True
+    """Compute them on put and verify them on get; without, wrong bytes are not noticed."""
 
 
 class MasterConfig(Table, frozen=True):

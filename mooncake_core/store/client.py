@@ -2,133 +2,36 @@
 
 All calls block with the GIL released and may be made by any thread. A miss, and a key that is there
 already, are answers; while the master is away calls raise StoreUnavailable, and the client comes
-back by itself when the master does.
+back by itself when the master does. Whole batches cross to the native code and are asked for in
+messages of up to 1,024 keys.
+
+Memory is given by address: an array("Q") of addresses inside registered buffers or own segments,
+and one of lengths; the `_from` and `_into` forms move bytes between it and the store directly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from types import TracebackType
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
 
 from mooncake_core.config import StoreClientConfig
-from mooncake_core.native import _native, native_errors
+from mooncake_core.errors import MooncakeError, OutOfSpace
+from mooncake_core.native import _native, native_errors, translate
+from mooncake_core.store.described import ObjectDescription, decode_objects
+from mooncake_core.store.objects import ObjectReader, ObjectView, ObjectWriter
+from mooncake_core.store.options import PIN_NUMBERS, Key, Link, PinKind, PutOptions, PutResult, raw
 from mooncake_core.store.stats import ClusterStats, decode_stats
 from mooncake_core.transfer import TransferEngine
 from mooncake_core.transfer.numbers import Numbers
 
-Key = bytes | str
 Buffer = bytes | bytearray | memoryview
+Links = Sequence[Link | None]
 
-
-def _raw(key: Key) -> bytes:
-    return key.encode() if isinstance(key, str) else bytes(key)
-
-
-class ObjectWriter:
-    """One object that is being written. As a context manager it aborts unless it was committed.
-
-    Its key is taken, and invisible, until it ends. Parts may be written in any order and by several
-    threads, each once.
-    """
-
-    def __init__(self, native: _native.StoreWriter) -> None:
-        self._native = native
-
-    @property
-    def part_count(self) -> int:
-        """How many parts the object has; at least 1."""
-        return int(self._native.part_count)
-
-    @property
-    def replicas(self) -> int:
-        """Copies that were granted; fewer than asked for where nodes are few."""
-        return int(self._native.copy_count)
-
-    def write_part(self, part: int, addresses: Numbers, lengths: Numbers) -> None:
-        """Gather local memory, in order, into part `part` of every copy.
-
-        Args:
-            part: 0-based; each has `part_bytes` bytes, the last one what is left.
-            addresses: array("Q"), each inside a registered buffer or an own segment.
-            lengths: array("Q"), one an address; they sum up to the part's size.
-
-        Raises:
-            StoreUnavailable, TransferError: no copy could be written; the put has failed.
-        """
-        with native_errors:
-            self._native.write_part(part, addresses, lengths)
-
-    def commit(self) -> None:
-        """Make the object visible to all.
-
-        Raises:
-            StoreUnavailable: the master is away or has given up this put. It is then not stored,
-                or, if only its answer was lost, stored as it should be.
-        """
-        with native_errors:
-            self._native.commit()
-
-    def abort(self) -> None:
-        """Forget the object. Waits for parts that are being written; again is harmless."""
-        self._native.abort()
-
-    def __enter__(self) -> ObjectWriter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.abort()
-
-
-class ObjectReader:
-    """Objects that are being read, protected by a lease that is renewed until it is closed."""
-
-    def __init__(self, native: _native.StoreReader) -> None:
-        self._native = native
-        self.count: int = native.count
-        """How many leading keys of those asked for are present."""
-        self.sizes: list[int] = native.sizes
-        """Bytes of each of them."""
-
-    def read_part(self, index: int, part: int, addresses: Numbers, lengths: Numbers) -> bool:
-        """Scatter part `part` of object `index` into local memory, in order.
-
-        True means that the memory holds what was committed: checksums and generation agree. False
-        is a miss (lost, corrupt, stale); what is in the memory is not to be used.
-        """
-        return self.read_parts(part, [(index, addresses, lengths)])
-
-    def read_parts(self, part: int, pieces: Sequence[tuple[int, Numbers, Numbers]]) -> bool:
-        """Read one part of several objects, (index, addresses, lengths) each.
-
-        False when one of them misses.
-        """
-        with native_errors:
-            return bool(self._native.read_parts(part, list(pieces)))
-
-    def check_valid(self) -> None:
-        """Raise StaleEpoch or LeaseExpired when nothing can be read any more."""
-        with native_errors:
-            self._native.check_valid()
-
-    def close(self) -> None:
-        """End the lease. Again is harmless."""
-        self._native.close()
-
-    def __enter__(self) -> ObjectReader:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+_RESULTS = tuple(PutResult)
+_NativeLinks = list[tuple[bytes, int, bytes, int] | None]
+_Answer = tuple[bytes, list[tuple[int, _native.Code, str]], tuple[int, int, int, int, int, int]]
 
 
 class StoreClient:
@@ -137,20 +40,52 @@ class StoreClient:
     def __init__(self, engine: TransferEngine, config: StoreClientConfig) -> None:
         """Start a session in the background; the master may come later."""
         self._engine = engine
+        self._plain = _native_options(PutOptions())
         self._native = _native.StoreClient(
             engine.native,
             master=config.master,
             replicas=config.replicas,
             timeout_s=config.timeout_s,
+            checksums=config.checksums,
         )
 
-    def put(self, key: Key, value: Buffer) -> bool:
-        """Store a value; False when the key is there already or is being written."""
-        return self.batch_put([(key, value)])[0]
+    # --- values ---
+
+    def put(
+        self,
+        key: Key,
+        value: Buffer,
+        *,
+        options: PutOptions | None = None,
+        link: Link | None = None,
+    ) -> PutResult:
+        """Store a value; false when the key is there already or is being written.
+
+        Raises:
+            OutOfSpace: nothing evictable is left that would make room.
+            TooFewNodes: `options.strict`, and there are too few.
+            StoreUnavailable, TransferError: it could not be written, or not be committed.
+        """
+        links = None if link is None else [link]
+        return self.batch_put([(key, value)], options=options, links=links)[0]
+
+    def upsert(self, key: Key, value: Buffer, *, options: PutOptions | None = None) -> PutResult:
+        """Store a value in place of what is there; who reads the old one goes on reading it."""
+        return self.put(key, value, options=_upsert(options))
 
     def get(self, key: Key) -> bytes | None:
         """Return the value, or None: a miss."""
         return self.batch_get([key])[0]
+
+    def get_range(self, key: Key, offset: int, length: int | None = None) -> bytes | None:
+        """Return bytes [offset, offset + length) of the value (None: to its end); None: a miss.
+
+        Raises:
+            ValueError: they lie outside the object.
+        """
+        with native_errors:
+            value: bytes | None = self._native.get_range(raw(key), offset, length)
+            return value
 
     def get_into(self, key: Key, buffer: bytearray | memoryview) -> int | None:
         """Read the value into the start of `buffer` and return its size, or None: a miss.
@@ -159,78 +94,297 @@ class StoreClient:
             ValueError: the buffer is too small.
         """
         with native_errors:
-            size: int | None = self._native.get_into(_raw(key), buffer)
+            size: int | None = self._native.get_into(raw(key), buffer)
             return size
 
-    def exists(self, key: Key) -> bool:
-        """Return whether the key is committed. Takes no lease: it may be gone a moment later."""
-        return self.batch_exists([key])[0]
+    def view(self, key: Key) -> ObjectView | None:
+        """Return the value as read-only memory; None: a miss. The caller closes it.
 
-    def remove(self, key: Key) -> bool:
-        """Make the key invisible at once; False when it was not there or is being written."""
-        return self.batch_remove([key])[0]
+        On the same host it is the store's own memory, pinned: as long as the view is open the
+        object is not evicted. Elsewhere it is a copy of this process, and says so.
+        """
+        with native_errors:
+            native = self._native.open_view(raw(key))
+        return None if native is None else ObjectView(native)
 
-    def batch_put(self, items: Iterable[tuple[Key, Buffer]]) -> list[bool]:
-        """Store several values with two questions to the master; as `put` for each.
+    def batch_put(
+        self,
+        items: Iterable[tuple[Key, Buffer]],
+        *,
+        options: PutOptions | None = None,
+        links: Links | None = None,
+    ) -> list[PutResult]:
+        """Store several values; as `put` for each.
 
         Raises:
-            OutOfSpace, StoreUnavailable, TransferError: the first fault, after the other items
-                have been stored or not.
+            OutOfSpace, StoreUnavailable, TransferError: the first fault, after all others have
+                been stored or not; `results` of the error says how each has gone.
         """
-        pairs = [(_raw(key), value) for key, value in items]
+        pairs = [(raw(key), value) for key, value in items]
         with native_errors:
-            stored: list[bool] = self._native.put(
-                [key for key, _ in pairs], [value for _, value in pairs]
+            answer = self._native.put(
+                [key for key, _ in pairs],
+                [value for _, value in pairs],
+                self._options(options),
+                _native_links(links),
             )
-            return stored
+        return _results(answer)
 
     def batch_get(self, keys: Iterable[Key]) -> list[bytes | None]:
         """Return the value of each key, or None where it misses."""
         with native_errors:
-            values: list[bytes | None] = self._native.get([_raw(key) for key in keys])
+            values: list[bytes | None] = self._native.get([raw(key) for key in keys])
             return values
 
-    def batch_exists(self, keys: Iterable[Key]) -> list[bool]:
-        """Return for each key whether it is committed."""
-        with native_errors:
-            there: list[bool] = self._native.exists([_raw(key) for key in keys])
-            return there
+    # --- registered memory ---
 
-    def batch_remove(self, keys: Iterable[Key]) -> list[bool]:
-        """Remove each key; as `remove` for each."""
+    def put_from(
+        self,
+        key: Key,
+        addresses: Numbers,
+        lengths: Numbers,
+        *,
+        options: PutOptions | None = None,
+        link: Link | None = None,
+    ) -> PutResult:
+        """Store what the runs of memory hold, one after the other; as `put`."""
+        counts: Numbers = array("Q", [len(lengths)])
+        links = None if link is None else _native_links([link])
         with native_errors:
-            removed: list[bool] = self._native.remove([_raw(key) for key in keys])
-            return removed
+            answer = self._native.put_from(
+                [raw(key)], addresses, lengths, counts, self._options(options), links
+            )
+        return _results(answer)[0]
 
-    def match_prefix(self, keys: Iterable[Key]) -> int:
-        """Return how many leading keys exist. One question, no lease."""
+    def batch_put_from(
+        self,
+        keys: Sequence[Key],
+        addresses: Numbers,
+        lengths: Numbers,
+        *,
+        counts: Numbers | None = None,
+        options: PutOptions | None = None,
+        links: Links | None = None,
+    ) -> list[PutResult]:
+        """Store the memory of each key; as `batch_put`.
+
+        Args:
+            keys: n of them.
+            addresses: array("Q"), key by key.
+            lengths: array("Q"), one an address.
+            counts: array("Q"), n: how many runs each key has; None: one each.
+            options: for all of them.
+            links: one a key.
+        """
         with native_errors:
-            return int(self._native.match_prefix([_raw(key) for key in keys]))
+            answer = self._native.put_from(
+                [raw(key) for key in keys],
+                addresses,
+                lengths,
+                counts,
+                self._options(options),
+                _native_links(links),
+            )
+        return _results(answer)
+
+    def get_into_memory(self, key: Key, addresses: Numbers, capacities: Numbers) -> int | None:
+        """Scatter the value over the runs of memory, in order; as `batch_get_into`."""
+        counts: Numbers = array("Q", [len(capacities)])
+        return self.batch_get_into([key], addresses, capacities, counts=counts)[0]
+
+    def batch_get_into(
+        self,
+        keys: Sequence[Key],
+        addresses: Numbers,
+        capacities: Numbers,
+        *,
+        counts: Numbers | None = None,
+    ) -> list[int | None]:
+        """Read each value into the front of its memory and return its size, or None: a miss.
+
+        Args:
+            keys: n of them.
+            addresses: array("Q"), key by key.
+            capacities: array("Q"), bytes that there is room for at each address.
+            counts: array("Q"), n: how many runs each key has; None: one each.
+
+        Raises:
+            ValueError: the memory of a key that is there is too small.
+        """
+        with native_errors:
+            return list(
+                self._native.get_into_memory(
+                    [raw(key) for key in keys], addresses, capacities, counts
+                )
+            )
+
+    # --- sessions ---
 
     def open_write(
-        self, key: Key, *, size_bytes: int, part_bytes: int = 0, replicas: int | None = None
+        self,
+        key: Key,
+        *,
+        size_bytes: int,
+        part_bytes: int = 0,
+        replicas: int | None = None,
+        options: PutOptions | None = None,
+        link: Link | None = None,
     ) -> ObjectWriter | None:
-        """Start an object that is written part by part; None when it is there or being written.
+        """Start an object that is written range by range; None when it is there or being written.
 
         Args:
             key: any bytes, at most 64 KiB.
             size_bytes: of the whole object.
             part_bytes: of each part but the last; 0: one part.
-            replicas: copies on distinct nodes; None: as configured.
+            replicas: shorthand for the one of `options`.
+            options: how it is to be kept.
+            link: what it belongs to.
 
         Raises:
             OutOfSpace: nothing evictable is left that would make room.
         """
-        with native_errors:
-            native = self._native.open_write(
-                _raw(key), size_bytes=size_bytes, part_bytes=part_bytes, replicas=replicas or 0
-            )
-        return ObjectWriter(native) if native is not None else None
+        if replicas is not None:
+            options = _with_replicas(options, replicas)
+        links = None if link is None else [link]
+        opened = self.batch_open_write(
+            [key], [size_bytes], part_bytes=part_bytes, options=options, links=links
+        )[0]
+        return opened if isinstance(opened, ObjectWriter) else None
 
-    def open_read(self, keys: Iterable[Key]) -> ObjectReader:
-        """Lease the longest leading run of `keys` that is present; `count` may be 0."""
+    def batch_open_write(
+        self,
+        keys: Sequence[Key],
+        sizes: Sequence[int],
+        *,
+        part_bytes: int = 0,
+        options: PutOptions | None = None,
+        links: Links | None = None,
+    ) -> list[ObjectWriter | PutResult]:
+        """Start several objects: a writer of each, or why there is none; see `batch_put`."""
         with native_errors:
-            return ObjectReader(self._native.open_read([_raw(key) for key in keys]))
+            writers, answer = self._native.open_write(
+                [raw(key) for key in keys],
+                list(sizes),
+                part_bytes,
+                self._options(options),
+                _native_links(links),
+            )
+        return [
+            result if writer is None else ObjectWriter(writer)
+            for writer, result in zip(writers, _results(answer), strict=True)
+        ]
+
+    def write_ranges(
+        self,
+        writers: Sequence[ObjectWriter],
+        offsets: Sequence[int],
+        addresses: Numbers,
+        lengths: Numbers,
+        *,
+        counts: Numbers | None = None,
+    ) -> None:
+        """Write a range of each object, with one batch a node; as `ObjectWriter.write`.
+
+        Args:
+            writers: n of them, of this client.
+            offsets: n; where in its object each range begins.
+            addresses: array("Q"), range by range.
+            lengths: array("Q"), one an address.
+            counts: array("Q"), n: how many runs each range has; None: one each.
+        """
+        with native_errors:
+            self._native.write_ranges(
+                [writer.native for writer in writers], list(offsets), addresses, lengths, counts
+            )
+
+    def batch_commit(self, writers: Sequence[ObjectWriter]) -> None:
+        """Commit several objects of this client with one question; as `ObjectWriter.commit`.
+
+        Raises the first error, after all others have been committed.
+        """
+        with native_errors:
+            self._native.commit([writer.native for writer in writers])
+
+    def open_read(self, keys: Iterable[Key], *, leading: bool = True) -> ObjectReader:
+        """Lease the longest leading run of `keys` that is present; `count` may be 0.
+
+        Args:
+            keys: of the objects.
+            leading: False: all that are present.
+        """
+        with native_errors:
+            return ObjectReader(self._native.open_read([raw(key) for key in keys], leading))
+
+    # --- what is there ---
+
+    def exists(self, key: Key) -> bool:
+        """Return whether the key is committed. Takes no lease: it may be gone a moment later."""
+        return self.batch_exists([key])[0]
+
+    def batch_exists(self, keys: Iterable[Key]) -> list[bool]:
+        """Return for each key whether it is committed."""
+        with native_errors:
+            there: list[bool] = self._native.exists([raw(key) for key in keys])
+            return there
+
+    def match_prefix(self, keys: Iterable[Key]) -> int:
+        """Return how many leading keys exist. Takes no lease."""
+        with native_errors:
+            return int(self._native.match_prefix([raw(key) for key in keys]))
+
+    def size(self, key: Key) -> int | None:
+        """Return the bytes of an object, or None: a miss. Takes no lease."""
+        described = self.describe([key])[0]
+        return None if described is None else described.size_bytes
+
+    def describe(self, keys: Sequence[Key]) -> list[ObjectDescription | None]:
+        """Return what the master knows of each key; None: it is not there."""
+        with native_errors:
+            bodies = self._native.describe([raw(key) for key in keys])
+        return [one for body in bodies for one in decode_objects(body)[1]]
+
+    def list_objects(self, prefix: Key = b"", *, page: int = 1000) -> Iterator[ObjectDescription]:
+        """Yield the objects whose key starts with `prefix`, in no order, asking page by page.
+
+        An object that is there all the while comes once; one that comes or goes may.
+        """
+        cursor = 0
+        while True:
+            with native_errors:
+                body = self._native.list(raw(prefix), cursor, page)
+            cursor, objects = decode_objects(body)
+            yield from (one for one in objects if one is not None)
+            if cursor == 0:
+                return
+
+    def remove(self, key: Key) -> bool:
+        """Make the key invisible at once; False when it was not there or is being written."""
+        return self.batch_remove([key])[0]
+
+    def batch_remove(self, keys: Iterable[Key]) -> list[bool]:
+        """Remove each key; as `remove` for each."""
+        with native_errors:
+            removed: list[bool] = self._native.remove([raw(key) for key in keys])
+            return removed
+
+    def pin(
+        self, keys: Sequence[Key], kind: PinKind = "hard", *, soft_pin_s: float = 0.0
+    ) -> list[bool]:
+        """Set how hard each object is to be evicted; False where it is not there.
+
+        Args:
+            keys: of the objects.
+            kind: see PutOptions.pin.
+            soft_pin_s: how long a soft pin lasts.
+        """
+        with native_errors:
+            return list(
+                self._native.set_pin([raw(key) for key in keys], PIN_NUMBERS[kind], soft_pin_s)
+            )
+
+    def unpin(self, keys: Sequence[Key]) -> list[bool]:
+        """Let each object be evicted like any other; False where it is not there."""
+        return self.pin(keys, "none")
 
     def stats(self) -> ClusterStats:
         """Return what the master says about the whole store."""
@@ -249,5 +403,64 @@ class StoreClient:
         return {"corrupt": corrupt, "stale": stale, "unreachable": unreachable}
 
     def close(self) -> None:
-        """End the session. Readers and writers that are open end with it."""
+        """End the session. Readers and writers that are open end with it; calls raise then."""
         self._native.close()
+
+    def _options(self, options: PutOptions | None) -> _native.StorePutOptions:
+        return self._plain if options is None else _native_options(options)
+
+
+def _native_options(options: PutOptions) -> _native.StorePutOptions:
+    return _native.StorePutOptions(
+        replicas=options.replicas or 0,
+        is_strict=options.strict,
+        is_upsert=options.upsert,
+        pin=PIN_NUMBERS[options.pin],
+        soft_pin_s=options.soft_pin_s,
+        has_checksums=options.checksums,
+        preferred=list(options.preferred),
+    )
+
+
+def _native_links(links: Links | None) -> _NativeLinks | None:
+    if links is None:
+        return None
+    return [None if link is None else _native_link(link) for link in links]
+
+
+def _native_link(link: Link) -> tuple[bytes, int, bytes, int]:
+    return raw(link.parent), link.depth, raw(link.group), link.group_size
+
+
+def _upsert(options: PutOptions | None) -> PutOptions:
+    return msgspec.structs.replace(options or PutOptions(), upsert=True)
+
+
+def _with_replicas(options: PutOptions | None, replicas: int) -> PutOptions:
+    return msgspec.structs.replace(options or PutOptions(), replicas=replicas)
+
+
+def _results(answer: _Answer) -> list[PutResult]:
+    """Return how each put has gone, or raise the first fault, which then has all `results`."""
+    outcomes, failures, space = answer
+    results = [_RESULTS[outcome] for outcome in outcomes]
+    if not failures:
+        return results
+    errors: list[PutResult | Exception] = list(results)
+    for index, code, message in failures:
+        error = translate(_native.Error(code, message, False))
+        if isinstance(error, OutOfSpace):
+            (
+                error.capacity_bytes,
+                error.used_bytes,
+                error.evictable_bytes,
+                error.pinned_bytes,
+                error.quarantined_bytes,
+                error.largest_free_extent_bytes,
+            ) = space
+        errors[index] = error
+    first = errors[failures[0][0]]
+    assert isinstance(first, Exception), failures
+    if isinstance(first, MooncakeError):
+        first.results = tuple(errors)
+    raise first

@@ -33,6 +33,7 @@ enum class Code : int {
   kCancelled = 17,           // its caller gave it up; remote state may be dirty
   kReadOnly = 18,            // the memory may be read, but not written
   kNotNotified = 19,         // every byte has landed; the peer took no notification
+  kTooFewNodes = 20,         // not so many domains as copies that had to be
 };
 
 class [[nodiscard]] Status {

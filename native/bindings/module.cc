@@ -43,7 +43,8 @@ void BindError(nb::module_& m) {
       .value("kWrongPeer", Code::kWrongPeer)
       .value("kCancelled", Code::kCancelled)
       .value("kReadOnly", Code::kReadOnly)
-      .value("kNotNotified", Code::kNotNotified);
+      .value("kNotNotified", Code::kNotNotified)
+      .value("kTooFewNodes", Code::kTooFewNodes);
   // args are (code, message, is_dirty).
   error_type = PyErr_NewExceptionWithDoc(
       "mooncake_core._native.Error",

@@ -206,6 +206,7 @@ void bind_store(nb::module_& m) {
   BindMasterCore(m);
   BindServer(m);
   BindNode(m);
+  BindStoreObjects(m);
   BindStoreClient(m);
   BindPlacement(m);
 }

@@ -6,6 +6,7 @@
 namespace mooncake {
 
 void BindStoreClient(nanobind::module_& m);
+void BindStoreObjects(nanobind::module_& m);
 void BindPlacement(nanobind::module_& m);
 
 }  // namespace mooncake

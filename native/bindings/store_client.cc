@@ -3,37 +3,75 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
-#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstring>
 #include <deque>
-#include <optional>
 
-#include "bindings/bindings.h"
-#include "bindings/gil.h"
 #include "bindings/store.h"
-#include "store/client.h"
+#include "bindings/store_handles.h"
 #include "store/codec.h"
 #include "store/registration.h"
 
 namespace nb = nanobind;
 
 namespace mooncake {
+
+Memory::Memory(const Words& addresses, const Words& lengths, const std::optional<Words>& counts) {
+  if (addresses.size() != lengths.size()) {
+    throw StatusError{{Code::kInvalidArgument, std::to_string(addresses.size()) + " addresses, " +
+                                                   std::to_string(lengths.size()) +
+                                                   " lengths; one length an address"}};
+  }
+  ranges_.reserve(addresses.size());
+  for (size_t at = 0; at < addresses.size(); ++at) {
+    ranges_.push_back({addresses.data()[at], lengths.data()[at]});
+  }
+  std::span<const store::Range> rest(ranges_);
+  const size_t lists = counts ? counts->size() : ranges_.size();
+  for (size_t at = 0; at < lists; ++at) {
+    const uint64_t count = counts ? counts->data()[at] : 1;
+    if (count > rest.size()) throw nb::value_error("more runs of memory are counted than given");
+    lists_.push_back(rest.first(count));
+    rest = rest.subspan(count);
+  }
+}
+
+void Memory::CheckCount(size_t count) const {
+  if (lists_.size() == count) return;
+  throw StatusError{{Code::kInvalidArgument,
+                     std::to_string(count) + " keys, memory for " + std::to_string(lists_.size())}};
+}
+
+std::vector<std::string_view> KeyViews(const KeyList& keys) {
+  std::vector<std::string_view> views;
+  views.reserve(keys.size());
+  for (nb::handle key : keys) {
+    const auto bytes = nb::cast<nb::bytes>(key);
+    views.emplace_back(bytes.c_str(), bytes.size());
+  }
+  return views;
+}
+
+std::vector<std::string> KeyCopies(const KeyList& keys) {
+  const auto views = KeyViews(keys);
+  return {views.begin(), views.end()};
+}
+
 namespace {
 
+using store::Arena;
 using store::Client;
 using store::Range;
 using store::Reader;
 using store::Registration;
-using store::Writer;
 
-using KeyList = nb::typed<nb::list, nb::bytes>;
-using AnyList = nb::typed<nb::list, nb::any>;
-
-using Words = nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+// Values up to so long go through scratch memory: to register theirs would take longer.
+constexpr uint64_t kSmallBytes = 32 << 10;
 
 // A contiguous view of an object's bytes, which keeps the object alive. Made and dropped with the
 // GIL held.
@@ -55,256 +93,519 @@ class BufferView {
   Py_buffer view_;
 };
 
-// Registers local memory for one call; made and dropped without the GIL, since dropping waits.
-class Registrations {
+// Memory of callers that is not registered, made usable for one call. Made and dropped without the
+// GIL, since dropping waits.
+class Borrowed {
  public:
-  explicit Registrations(Engine& engine) : engine_(engine) {}
-  Status Add(const Range& range) {
-    all_.emplace_back(engine_, reinterpret_cast<const void*>(range.address), range.length);
-    return all_.back().status();
+  explicit Borrowed(Client& client) : context_(client.context()), arena_(context_->scratch) {}
+
+  // Where the engine may read what `memory` holds now.
+  Range Source(const Range& memory) {
+    if (memory.length > kSmallBytes) return Register(memory);
+    uint8_t* const copy = arena_.Take(memory.length);
+    std::memcpy(copy, reinterpret_cast<const void*>(memory.address), memory.length);
+    return {reinterpret_cast<uint64_t>(copy), memory.length};
+  }
+  // Where the engine may write what is to go to `memory` in the end: see Deliver.
+  Range Target(const Range& memory) {
+    if (memory.length > kSmallBytes) return Register(memory);
+    return {reinterpret_cast<uint64_t>(arena_.Take(memory.length)), memory.length};
+  }
+  static void Deliver(const Range& target, const Range& memory) {
+    if (target.address == memory.address) return;
+    std::memcpy(reinterpret_cast<void*>(memory.address),
+                reinterpret_cast<const void*>(target.address), memory.length);
   }
 
  private:
-  Engine& engine_;
-  std::deque<Registration> all_;
+  Range Register(const Range& memory) {
+    registrations_.emplace_back(context_->session.engine(),
+                                reinterpret_cast<const void*>(memory.address), memory.length);
+    Check(registrations_.back().status());
+    return memory;
+  }
+
+  const std::shared_ptr<store::Context> context_;
+  Arena arena_;
+  std::deque<Registration> registrations_;
 };
 
-std::vector<std::string> Keys(const nb::list& keys) {
-  std::vector<std::string> result;
-  result.reserve(keys.size());
-  for (nb::handle key : keys) {
-    const auto bytes = nb::cast<nb::bytes>(key);
-    result.emplace_back(bytes.c_str(), bytes.size());
-  }
-  return result;
+// --- puts ---
+
+// Of each key: parent, depth, group, group size. None: neither chain nor group.
+using Links = std::optional<AnyList>;
+using AnyTuple = nb::typed<nb::tuple, nb::any, nb::ellipsis>;
+
+std::string_view ViewOf(nb::handle bytes) {
+  const auto held = nb::cast<nb::bytes>(bytes);
+  return {held.c_str(), held.size()};
 }
 
-std::vector<Range> Ranges(const Words& addresses, const Words& lengths) {
-  if (addresses.size() != lengths.size()) {
-    throw StatusError{{Code::kInvalidArgument, std::to_string(addresses.size()) + " addresses, " +
-                                                   std::to_string(lengths.size()) +
-                                                   " lengths; one length an address"}};
+std::vector<Client::PutItem> Items(const KeyList& keys, const Links& links) {
+  if (links && links->size() != keys.size()) {
+    throw nb::value_error("one link a key is needed");
   }
-  std::vector<Range> ranges(addresses.size());
-  for (size_t at = 0; at < ranges.size(); ++at) {
-    ranges[at] = {addresses.data()[at], lengths.data()[at]};
-  }
-  return ranges;
-}
-
-std::vector<bool> Put(Client& client, const KeyList& keys, const AnyList& values) {
   std::vector<Client::PutItem> items;
-  std::deque<BufferView> views;
-  std::vector<Range> ranges;
-  for (const std::string& key : Keys(keys)) {
-    views.emplace_back(values[items.size()], false);
-    ranges.push_back(views.back().range());
-    items.push_back({key, ranges.back().length, 0, 0});
+  items.reserve(keys.size());
+  for (const std::string_view key : KeyViews(keys)) items.push_back({.key = key});
+  for (size_t at = 0; links && at < items.size(); ++at) {
+    const nb::object link = (*links)[at];
+    if (link.is_none()) continue;
+    const auto fields = nb::cast<nb::tuple>(link);
+    items[at].parent = ViewOf(fields[0]);
+    items[at].depth = nb::cast<uint32_t>(fields[1]);
+    items[at].group = ViewOf(fields[2]);
+    items[at].group_size = nb::cast<uint32_t>(fields[3]);
   }
-  const ReleaseGil released;
-  Registrations registrations(client.engine());
-  for (const Range& range : ranges) Check(registrations.Add(range));
-  return Unwrap(client.Put(items, ranges));
+  return items;
 }
 
-AnyList Get(Client& client, const KeyList& keys) {
-  auto names = Keys(keys);
+// How a batch of puts went, for Python.
+struct Report {
+  std::vector<uint8_t> outcomes;
+  std::vector<std::tuple<size_t, Code, std::string>> failures;
+  store::Space space;
+};
+
+Report ReportOf(const Client::PutResult& result) {
+  Report report{{}, {}, result.space};
+  for (const Client::Done& done : result.items) {
+    report.outcomes.push_back(static_cast<uint8_t>(done.outcome));
+    if (done.status.ok()) continue;
+    report.failures.emplace_back(report.outcomes.size() - 1, done.status.code(),
+                                 done.status.message());
+  }
+  return report;
+}
+
+nb::object SpaceOf(const store::Space& space) {
+  return nb::make_tuple(space.capacity, space.used, space.evictable, space.pinned,
+                        space.quarantined, space.largest_free_extent);
+}
+
+AnyTuple Answer(const Report& report) {
+  const auto& outcomes = report.outcomes;
+  return nb::cast<AnyTuple>(
+      nb::make_tuple(nb::bytes(reinterpret_cast<const char*>(outcomes.data()), outcomes.size()),
+                     nb::cast(report.failures), SpaceOf(report.space)));
+}
+
+AnyTuple Put(const ClientHandle& client, const KeyList& keys, const AnyList& values,
+             const store::PutOptions& options, const Links& links) {
+  auto items = Items(keys, links);
+  if (values.size() != items.size()) throw nb::value_error("one value a key is needed");
+  std::deque<BufferView> views;
+  for (size_t at = 0; at < items.size(); ++at) {
+    items[at].size_bytes = views.emplace_back(values[at], false).range().length;
+  }
+  Report report;
+  {
+    const ReleaseGil released;
+    Borrowed borrowed(*client);
+    std::vector<Range> ranges;
+    ranges.reserve(views.size());
+    std::vector<std::span<const Range>> memory;
+    for (const BufferView& view : views) {
+      ranges.push_back(borrowed.Source(view.range()));
+      memory.emplace_back(&ranges.back(), 1);
+    }
+    report = ReportOf(Unwrap(client->Put(items, memory, options)));
+  }
+  return Answer(report);
+}
+
+AnyTuple PutFrom(const ClientHandle& client, const KeyList& keys, const Words& addresses,
+                 const Words& lengths, const std::optional<Words>& counts,
+                 const store::PutOptions& options, const Links& links) {
+  auto items = Items(keys, links);
+  const Memory memory(addresses, lengths, counts);
+  memory.CheckCount(items.size());
+  for (size_t at = 0; at < items.size(); ++at) {
+    items[at].size_bytes = store::TotalLength(memory.lists()[at]);
+  }
+  Report report;
+  {
+    const ReleaseGil released;
+    report = ReportOf(Unwrap(client->Put(items, memory.lists(), options)));
+  }
+  return Answer(report);
+}
+
+AnyTuple OpenWrite(const ClientHandle& client, const KeyList& keys,
+                   const std::vector<uint64_t>& sizes, uint64_t part_bytes,
+                   const store::PutOptions& options, const Links& links) {
+  auto items = Items(keys, links);
+  if (sizes.size() != items.size()) throw nb::value_error("one size a key is needed");
+  for (size_t at = 0; at < items.size(); ++at) {
+    items[at].size_bytes = sizes[at];
+    items[at].part_bytes = part_bytes;
+  }
+  Client::Puts puts;
+  {
+    const ReleaseGil released;
+    puts = Unwrap(client->StartPuts(items, options));
+  }
+  Client::PutResult result{{}, puts.space};
+  nb::list writers;
+  for (Client::Started& put : puts.items) {
+    result.items.push_back({put.outcome, put.status, 0});
+    if (put.writer == nullptr) {
+      writers.append(nb::none());
+    } else {
+      std::shared_ptr<store::Writer> writer(std::move(put.writer));
+      writers.append(nb::cast(new WriterHandle(std::move(writer)), nb::rv_policy::take_ownership));
+    }
+  }
+  const auto report = ReportOf(result);
+  return nb::cast<AnyTuple>(nb::make_tuple(writers, Answer(report)));
+}
+
+// Raises the first error, after all have been tried.
+void CheckAll(const std::vector<Status>& statuses) {
+  for (const Status& status : statuses) Check(status);
+}
+
+std::vector<store::Writer*> Writers(const AnyList& handles) {
+  std::vector<store::Writer*> writers;
+  for (nb::handle handle : handles) writers.push_back(&**nb::cast<const WriterHandle*>(handle));
+  return writers;
+}
+
+void WriteRanges(const ClientHandle&, const AnyList& handles, const std::vector<uint64_t>& offsets,
+                 const Words& addresses, const Words& lengths, const std::optional<Words>& counts) {
+  const auto writers = Writers(handles);
+  const Memory memory(addresses, lengths, counts);
+  memory.CheckCount(writers.size());
+  if (offsets.size() != writers.size()) throw nb::value_error("one offset a writer is needed");
+  const ReleaseGil released;
+  std::vector<Client::WriteRequest> requests;
+  for (size_t at = 0; at < writers.size(); ++at) {
+    requests.push_back({writers[at], offsets[at], memory.lists()[at]});
+  }
+  CheckAll(Client::Write(requests));
+}
+
+void CommitAll(const ClientHandle& client, const AnyList& handles) {
+  const auto writers = Writers(handles);
+  const ReleaseGil released;
+  CheckAll(client->Commit(writers));
+}
+
+// --- gets ---
+
+AnyList Get(const ClientHandle& client, const KeyList& keys) {
+  auto names = KeyCopies(keys);
   std::shared_ptr<Reader> reader;
   {
     const ReleaseGil released;
-    reader = Unwrap(client.Open(std::move(names), false));
+    reader = Unwrap(client->Open(std::move(names), false));
   }
   std::vector<nb::object> values(reader->count(), nb::none());
-  std::vector<Reader::Request> requests;
+  std::vector<Range> memory(reader->count());
+  std::vector<size_t> found;
   for (size_t at = 0; at < reader->count(); ++at) {
     const auto& item = reader->item(at);
     if (!item.found) continue;
-    values[at] = nb::steal(PyBytes_FromStringAndSize(nullptr, item.size_bytes));
+    found.push_back(at);
+    values[at] = nb::steal(PyBytes_FromStringAndSize(nullptr, item.shape.size_bytes));
     if (!values[at].is_valid()) throw nb::python_error();
     const auto address = reinterpret_cast<uint64_t>(PyBytes_AS_STRING(values[at].ptr()));
-    requests.push_back({at, {{address, item.size_bytes}}});
+    memory[at] = {address, item.shape.size_bytes};
   }
   std::vector<bool> is_there;
   {
     const ReleaseGil released;
-    Registrations registrations(client.engine());
-    for (const auto& request : requests) Check(registrations.Add(request.memory[0]));
-    is_there = Unwrap(reader->ReadAll(requests));
-    reader->Close();
+    Borrowed borrowed(*client);
+    std::vector<Range> targets;
+    targets.reserve(found.size());
+    std::vector<Reader::Request> requests;
+    for (const size_t at : found) {
+      targets.push_back(borrowed.Target(memory[at]));
+      requests.push_back({at, 0, {&targets.back(), 1}});
+    }
+    is_there = Unwrap(reader->Read(requests));
+    for (size_t at = 0; at < found.size(); ++at) {
+      if (is_there[at]) Borrowed::Deliver(targets[at], memory[found[at]]);
+    }
+    reader.reset();
   }
-  for (size_t at = 0; at < requests.size(); ++at) {
-    if (!is_there[at]) values[requests[at].index] = nb::none();
+  for (size_t at = 0; at < found.size(); ++at) {
+    if (!is_there[at]) values[found[at]] = nb::none();
   }
   AnyList result;
   for (const nb::object& value : values) result.append(value);
   return result;
 }
 
-std::optional<uint64_t> GetInto(Client& client, const nb::bytes& key, nb::handle buffer) {
+using Size = std::optional<uint64_t>;
+
+// Bytes [offset, offset + length) of one object, or all from `offset` on.
+nb::object GetRange(const ClientHandle& client, const nb::bytes& key, uint64_t offset,
+                    Size length) {
+  std::string name(key.c_str(), key.size());
+  std::shared_ptr<Reader> reader;
+  {
+    const ReleaseGil released;
+    reader = Unwrap(client->Open({std::move(name)}, true));
+  }
+  if (reader->LeadingCount() == 0) return nb::none();
+  const uint64_t size_bytes = reader->item(0).shape.size_bytes;
+  if (offset > size_bytes || length.value_or(0) > size_bytes - offset) {
+    throw StatusError{{Code::kInvalidArgument, std::to_string(length.value_or(0)) +
+                                                   " bytes at offset " + std::to_string(offset) +
+                                                   " lie outside the object of " +
+                                                   std::to_string(size_bytes) + " bytes"}};
+  }
+  const uint64_t bytes = length.value_or(size_bytes - offset);
+  auto value = nb::steal(PyBytes_FromStringAndSize(nullptr, bytes));
+  if (!value.is_valid()) throw nb::python_error();
+  const Range memory{reinterpret_cast<uint64_t>(PyBytes_AS_STRING(value.ptr())), bytes};
+  bool is_there = false;
+  {
+    const ReleaseGil released;
+    Borrowed borrowed(*client);
+    const Range target = borrowed.Target(memory);
+    const Reader::Request request{0, offset, {&target, 1}};
+    is_there = Unwrap(reader->Read({&request, 1}))[0];
+    if (is_there) Borrowed::Deliver(target, memory);
+    reader.reset();
+  }
+  return is_there ? nb::object(value) : nb::none();
+}
+
+Size GetInto(const ClientHandle& client, const nb::bytes& key, nb::handle buffer) {
   const BufferView view(buffer, true);
-  const std::string name(key.c_str(), key.size());
+  std::string name(key.c_str(), key.size());
   const ReleaseGil released;
-  const auto reader = Unwrap(client.Open({name}, true));
-  if (reader->count() == 0) return std::nullopt;
-  const uint64_t size_bytes = reader->item(0).size_bytes;
+  const auto reader = Unwrap(client->Open({std::move(name)}, true));
+  if (reader->LeadingCount() == 0) return std::nullopt;
+  const uint64_t size_bytes = reader->item(0).shape.size_bytes;
   if (view.range().length < size_bytes) {
     throw StatusError{
         {Code::kInvalidArgument, "the buffer has " + std::to_string(view.range().length) +
                                      " bytes, the object " + std::to_string(size_bytes)}};
   }
-  const Range range{view.range().address, size_bytes};
-  Registrations registrations(client.engine());
-  Check(registrations.Add(range));
-  const Reader::Request request{0, {range}};
-  if (!Unwrap(reader->ReadAll({&request, 1}))[0]) return std::nullopt;
+  const Range memory{view.range().address, size_bytes};
+  Borrowed borrowed(*client);
+  const Range target = borrowed.Target(memory);
+  const Reader::Request request{0, 0, {&target, 1}};
+  if (!Unwrap(reader->Read({&request, 1}))[0]) return std::nullopt;
+  Borrowed::Deliver(target, memory);
   return size_bytes;
 }
 
-std::unique_ptr<Writer> OpenWrite(Client& client, const nb::bytes& key, uint64_t size_bytes,
-                                  uint64_t part_bytes, uint32_t replicas) {
-  const Client::PutItem item{{key.c_str(), key.size()}, size_bytes, part_bytes, replicas};
-  const ReleaseGil released;
-  auto started = Unwrap(client.StartPuts({&item, 1}));
-  Check(started[0].status);
-  return std::move(started[0].writer);
-}
-
-std::shared_ptr<Reader> OpenRead(Client& client, const KeyList& keys) {
-  auto names = Keys(keys);
-  const ReleaseGil released;
-  return Unwrap(client.Open(std::move(names), true));
-}
-
-void WritePart(Writer& writer, uint64_t part, const Words& addresses, const Words& lengths) {
-  const auto memory = Ranges(addresses, lengths);
-  const ReleaseGil released;
-  Check(writer.WritePart(part, memory));
-}
-
-bool ReadParts(Reader& reader, uint64_t part, const AnyList& pieces) {
-  std::vector<Reader::Request> requests;
-  for (nb::handle piece : pieces) {
-    const auto [index, addresses, lengths] =
-        nb::cast<std::tuple<uint64_t, nb::object, nb::object>>(piece);
-    Words address_words, length_words;
-    if (!nb::try_cast(addresses, address_words, false) ||
-        !nb::try_cast(lengths, length_words, false)) {
-      throw nb::type_error("addresses and lengths are 1-D C-contiguous arrays of uint64");
-    }
-    requests.push_back({index, Ranges(address_words, length_words)});
+// The first `bytes` of `memory`.
+std::vector<Range> Front(std::span<const Range> memory, uint64_t bytes) {
+  std::vector<Range> front;
+  for (const Range& range : memory) {
+    const uint64_t length = std::min(range.length, bytes);
+    if (length > 0) front.push_back({range.address, length});
+    bytes -= length;
   }
-  const ReleaseGil released;
-  return Unwrap(reader.ReadPart(part, requests));
+  return front;
 }
 
-nb::bytes StatsBody(Client& client) {
-  std::vector<uint8_t> body;
+std::vector<Size> GetIntoMemory(const ClientHandle& client, const KeyList& keys,
+                                const Words& addresses, const Words& capacities,
+                                const std::optional<Words>& counts) {
+  auto names = KeyCopies(keys);
+  const Memory memory(addresses, capacities, counts);
+  memory.CheckCount(names.size());
+  const ReleaseGil released;
+  const auto reader = Unwrap(client->Open(std::move(names), false));
+  std::vector<std::vector<Range>> targets;
+  targets.reserve(reader->count());
+  std::vector<Reader::Request> requests;
+  for (size_t at = 0; at < reader->count(); ++at) {
+    const auto& item = reader->item(at);
+    if (!item.found) continue;
+    const uint64_t capacity = store::TotalLength(memory.lists()[at]);
+    if (capacity < item.shape.size_bytes) {
+      throw StatusError{{Code::kInvalidArgument, "the memory of key " + std::to_string(at) +
+                                                     " has " + std::to_string(capacity) +
+                                                     " bytes, the object " +
+                                                     std::to_string(item.shape.size_bytes)}};
+    }
+    targets.push_back(Front(memory.lists()[at], item.shape.size_bytes));
+    requests.push_back({at, 0, targets.back()});
+  }
+  const auto is_there = Unwrap(reader->Read(requests));
+  std::vector<Size> sizes(reader->count());
+  for (size_t at = 0; at < requests.size(); ++at) {
+    const uint64_t index = requests[at].index;
+    if (is_there[at]) sizes[index] = reader->item(index).shape.size_bytes;
+  }
+  return sizes;
+}
+
+nb::object OpenRead(const ClientHandle& client, const KeyList& keys, bool stop_at_miss) {
+  auto names = KeyCopies(keys);
+  std::shared_ptr<Reader> reader;
   {
     const ReleaseGil released;
-    store::Encode(Unwrap(client.Report()), body);
+    reader = Unwrap(client->Open(std::move(names), stop_at_miss));
   }
+  return nb::cast(new ReaderHandle(std::move(reader)), nb::rv_policy::take_ownership);
+}
+
+nb::object OpenView(const ClientHandle& client, const nb::bytes& key) {
+  std::string name(key.c_str(), key.size());
+  std::shared_ptr<store::ObjectView> view;
+  {
+    const ReleaseGil released;
+    view = Unwrap(client->OpenView(std::move(name)));
+  }
+  if (view == nullptr) return nb::none();
+  return nb::cast(new ViewHandle(std::move(view)), nb::rv_policy::take_ownership);
+}
+
+// --- questions ---
+
+template <auto kMethod>
+auto AskOfKeys(const ClientHandle& client, const KeyList& keys) {
+  const auto names = KeyViews(keys);
+  const ReleaseGil released;
+  return Unwrap(((*client).*kMethod)(names));
+}
+
+std::vector<bool> SetPin(const ClientHandle& client, const KeyList& keys, uint8_t pin,
+                         double soft_pin_s) {
+  const auto names = KeyViews(keys);
+  const ReleaseGil released;
+  return Unwrap(client->SetPin(names, static_cast<store::Pin>(pin), soft_pin_s));
+}
+
+template <typename M>
+nb::bytes BodyOf(const M& message) {
+  std::vector<uint8_t> body;
+  store::Encode(message, body);
   return nb::bytes(reinterpret_cast<const char*>(body.data()), body.size());
 }
 
-void BindWriter(nb::module_& m) {
-  nb::class_<Writer>(m, "StoreWriter", "An object that is being written.")
-      .def("write_part", WritePart, nb::arg("part"), nb::arg("addresses").noconvert(),
-           nb::arg("lengths").noconvert())
-      .def("commit",
-           [](Writer& self) {
-             const ReleaseGil released;
-             Check(self.Commit());
-           })
-      .def("abort",
-           [](Writer& self) {
-             const ReleaseGil released;
-             self.Abort();
-           })
-      .def_prop_ro("part_count", &Writer::part_count)
-      .def_prop_ro("copy_count", &Writer::copy_count);
+std::vector<nb::bytes> Describe(const ClientHandle& client, const KeyList& keys) {
+  const auto names = KeyViews(keys);
+  std::vector<store::Objects> answers;
+  {
+    const ReleaseGil released;
+    answers = Unwrap(client->Describe(names));
+  }
+  std::vector<nb::bytes> bodies;
+  for (const store::Objects& answer : answers) bodies.push_back(BodyOf(answer));
+  return bodies;
 }
 
-void BindReader(nb::module_& m) {
-  nb::class_<Reader>(m, "StoreReader", "Objects that are being read, under a lease.")
-      .def_prop_ro("count", &Reader::count)
-      .def_prop_ro("sizes",
-                   [](const Reader& self) {
-                     std::vector<uint64_t> sizes;
-                     for (size_t at = 0; at < self.count(); ++at) {
-                       sizes.push_back(self.item(at).size_bytes);
-                     }
-                     return sizes;
-                   })
-      .def("read_parts", ReadParts, nb::arg("part"), nb::arg("pieces"))
-      .def("check_valid", [](const Reader& self) { Check(self.Validity()); })
-      .def("close", [](Reader& self) {
-        const ReleaseGil released;
-        self.Close();
-      });
+nb::bytes List(const ClientHandle& client, const nb::bytes& prefix, uint64_t cursor,
+               uint32_t limit) {
+  const std::string start(prefix.c_str(), prefix.size());
+  store::Objects page;
+  {
+    const ReleaseGil released;
+    page = Unwrap(client->List(start, cursor, limit));
+  }
+  return BodyOf(page);
 }
 
-void BindClient(nb::module_& m) {
-  nb::class_<Client>(m, "StoreClient", "A process's use of the store.")
+nb::bytes StatsBody(const ClientHandle& client) {
+  store::Stats stats;
+  {
+    const ReleaseGil released;
+    stats = Unwrap(client->Report());
+  }
+  return BodyOf(stats);
+}
+
+void BindOptions(nb::module_& m) {
+  nb::class_<store::PutOptions>(m, "StorePutOptions", "How objects are to be kept.")
       .def(
           "__init__",
-          [](Client* self, std::shared_ptr<Engine> engine, std::string master, uint32_t replicas,
-             double timeout_s) {
-            new (self) Client(std::move(engine), {std::move(master), replicas, timeout_s});
+          [](store::PutOptions* self, uint32_t replicas, bool is_strict, bool is_upsert,
+             uint8_t pin, double soft_pin_s, bool has_checksums,
+             std::vector<std::string> preferred) {
+            new (self) store::PutOptions{
+                replicas,   is_strict,     is_upsert,           static_cast<store::Pin>(pin),
+                soft_pin_s, has_checksums, std::move(preferred)};
           },
-          nb::arg("engine"), nb::kw_only(), nb::arg("master"), nb::arg("replicas"),
-          nb::arg("timeout_s"))
-      .def("put", Put, nb::arg("keys"), nb::arg("values"))
-      .def("get", Get, nb::arg("keys"))
+          nb::kw_only(), nb::arg("replicas"), nb::arg("is_strict"), nb::arg("is_upsert"),
+          nb::arg("pin"), nb::arg("soft_pin_s"), nb::arg("has_checksums"), nb::arg("preferred"));
+}
+
+std::shared_ptr<Client> NewClient(std::shared_ptr<Engine> engine, std::string master,
+                                  uint32_t replicas, double timeout_s, bool checksums) {
+  return std::make_shared<Client>(
+      std::move(engine), Client::Options{std::move(master), replicas, timeout_s, checksums});
+}
+
+void BindPuts(nb::class_<ClientHandle>& client) {
+  client
+      .def("put", Put, nb::arg("keys"), nb::arg("values"), nb::arg("options"),
+           nb::arg("links").none(),
+           "Return (an outcome a key, [(index, code, message) of those that failed], space).")
+      .def("put_from", PutFrom, nb::arg("keys"), nb::arg("addresses").noconvert(),
+           nb::arg("lengths").noconvert(), nb::arg("counts").noconvert().none(), nb::arg("options"),
+           nb::arg("links").none(), "The same from registered memory: `counts` runs a key.")
+      .def("open_write", OpenWrite, nb::arg("keys"), nb::arg("sizes"), nb::arg("part_bytes"),
+           nb::arg("options"), nb::arg("links").none(),
+           "Return (a StoreWriter or None a key, what `put` returns).")
+      .def("write_ranges", WriteRanges, nb::arg("writers"), nb::arg("offsets"),
+           nb::arg("addresses").noconvert(), nb::arg("lengths").noconvert(),
+           nb::arg("counts").noconvert().none())
+      .def("commit", CommitAll, nb::arg("writers"));
+}
+
+void BindGets(nb::class_<ClientHandle>& client) {
+  client.def("get", Get, nb::arg("keys"))
+      .def("get_range", GetRange, nb::arg("key"), nb::arg("offset"), nb::arg("length").none(),
+           nb::sig("def get_range(self, key: bytes, offset: int, length: int | None) "
+                   "-> bytes | None"))
       .def("get_into", GetInto, nb::arg("key"), nb::arg("buffer"))
-      .def("open_write", OpenWrite, nb::arg("key"), nb::kw_only(), nb::arg("size_bytes"),
-           nb::arg("part_bytes"), nb::arg("replicas"),
-           nb::sig("def open_write(self, key: bytes, *, size_bytes: int, part_bytes: int, "
-                   "replicas: int) -> StoreWriter | None"))
-      .def("open_read", OpenRead, nb::arg("keys"))
-      .def(
-          "exists",
-          [](Client& self, const KeyList& keys) {
-            auto names = Keys(keys);
-            const ReleaseGil released;
-            return Unwrap(self.Exists(std::move(names)));
-          },
-          nb::arg("keys"))
-      .def(
-          "match_prefix",
-          [](Client& self, const KeyList& keys) {
-            auto names = Keys(keys);
-            const ReleaseGil released;
-            return Unwrap(self.MatchPrefix(std::move(names)));
-          },
-          nb::arg("keys"))
-      .def(
-          "remove",
-          [](Client& self, const KeyList& keys) {
-            auto names = Keys(keys);
-            const ReleaseGil released;
-            return Unwrap(self.Remove(std::move(names)));
-          },
-          nb::arg("keys"))
-      .def("stats", StatsBody, "Return the msgpack body of a stats answer.")
-      .def_prop_ro("epoch", &Client::epoch)
-      .def_prop_ro("read_counters",
-                   [](const Client& self) {
-                     const auto& counters = self.counters();
-                     return std::tuple(counters.corrupt.load(), counters.stale.load(),
-                                       counters.unreachable.load());
-                   })
-      .def("close", [](Client& self) {
-        const ReleaseGil released;
-        self.Close();
-      });
+      .def("get_into_memory", GetIntoMemory, nb::arg("keys"), nb::arg("addresses").noconvert(),
+           nb::arg("capacities").noconvert(), nb::arg("counts").noconvert().none())
+      .def("open_read", OpenRead, nb::arg("keys"), nb::arg("stop_at_miss"),
+           nb::sig("def open_read(self, keys: list[bytes], stop_at_miss: bool) -> StoreReader"))
+      .def("open_view", OpenView, nb::arg("key"),
+           nb::sig("def open_view(self, key: bytes) -> StoreView | None"));
+}
+
+void BindQuestions(nb::class_<ClientHandle>& client) {
+  client.def("exists", AskOfKeys<&Client::Exists>, nb::arg("keys"))
+      .def("match_prefix", AskOfKeys<&Client::MatchPrefix>, nb::arg("keys"))
+      .def("remove", AskOfKeys<&Client::Remove>, nb::arg("keys"))
+      .def("set_pin", SetPin, nb::arg("keys"), nb::arg("pin"), nb::arg("soft_pin_s"))
+      .def("describe", Describe, nb::arg("keys"), "Return msgpack bodies, for the keys in order.")
+      .def("list", List, nb::arg("prefix"), nb::arg("cursor"), nb::arg("limit"),
+           "Return the msgpack body of one page.")
+      .def("stats", StatsBody, "Return the msgpack body of a stats answer.");
 }
 
 }  // namespace
 
 void BindStoreClient(nb::module_& m) {
-  BindWriter(m);
-  BindReader(m);
-  BindClient(m);
+  BindOptions(m);
+  nb::class_<ClientHandle> client(m, "StoreClient", "A process's use of the store.");
+  client
+      .def(
+          "__init__",
+          [](ClientHandle* self, std::shared_ptr<Engine> engine, std::string master,
+             uint32_t replicas, double timeout_s, bool checksums) {
+            new (self) ClientHandle(
+                NewClient(std::move(engine), std::move(master), replicas, timeout_s, checksums));
+          },
+          nb::arg("engine"), nb::kw_only(), nb::arg("master"), nb::arg("replicas"),
+          nb::arg("timeout_s"), nb::arg("checksums"))
+      .def_prop_ro("epoch", [](const ClientHandle& self) { return self->epoch(); })
+      .def_prop_ro("read_counters",
+                   [](const ClientHandle& self) {
+                     const auto& counters = self->counters();
+                     return std::tuple(counters.corrupt.load(), counters.stale.load(),
+                                       counters.unreachable.load());
+                   })
+      .def("close", [](const ClientHandle& self) {
+        const ReleaseGil released;
+        self->Close();
+      });
+  BindPuts(client);
+  BindGets(client);
+  BindQuestions(client);
 }
 
 }  // namespace mooncake

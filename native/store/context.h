@@ -3,12 +3,12 @@
 // Thread safety: all of it may be used by any thread.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 
 #include "store/layout.h"
+#include "store/scratch.h"
 #include "store/segment_cache.h"
 #include "store/session.h"
 
@@ -19,8 +19,12 @@ struct ReadCounters {
 };
 
 struct Context {
-  Context(const std::shared_ptr<Engine>& engine, const std::string& master, double timeout_s)
-      : session(engine, master, timeout_s), segments(engine) {}
+  Context(const std::shared_ptr<Engine>& engine, const std::string& master, double timeout_s,
+          bool checksums)
+      : session(engine, master, timeout_s),
+        segments(engine),
+        scratch(*engine),
+        has_checksums(checksums) {}
 
   // How long moving `bytes` may take: a slow network still makes this many a second.
   Deadline DataDeadline(uint64_t bytes) const {
@@ -30,27 +34,15 @@ struct Context {
 
   Session session;
   SegmentCache segments;
+  ScratchPool scratch;
+  const bool has_checksums;        // computes and verifies them
+  std::atomic<uint32_t> turns{0};  // of copies that are as good as each other
   ReadCounters counters;
 };
 
 // True when a batch was refused before anything moved: the caller's arguments are wrong.
 inline bool IsCallersFault(const Status& status) {
   return status.code() == Code::kInvalidArgument || status.code() == Code::kBufferNotRegistered;
-}
-
-inline uint64_t TotalLength(std::span<const Range> memory) {
-  uint64_t total = 0;
-  for (const Range& range : memory) total += range.length;
-  return total;
-}
-
-// The pieces that lay `memory`, in order, over remote bytes from `offset` on.
-inline void AppendPieces(std::span<const Range> memory, uint64_t offset,
-                         std::vector<Piece>& pieces) {
-  for (const Range& range : memory) {
-    if (range.length > 0) pieces.push_back({range.address, offset, range.length});
-    offset += range.length;
-  }
 }
 
 }  // namespace mooncake::store

@@ -20,13 +20,13 @@ bool HasGeneration(const Segment& segment, const CopyOrder& order) {
 }
 
 // The header, then the payload, cut where its checksums are.
-std::vector<Piece> PiecesOf(uint64_t address, uint64_t offset, std::span<const uint64_t> chunks) {
+std::vector<Piece> PiecesOf(const CopyOrder& order, uint64_t address, uint64_t offset) {
   std::vector<Piece> pieces{{address, offset, kHeaderBytes}};
-  uint64_t at = kHeaderBytes;
-  for (const uint64_t bytes : chunks) {
-    pieces.push_back({address + at, offset + at, bytes});
-    at += bytes;
-  }
+  const Range payload{address + kHeaderBytes, order.bytes};
+  ForEachCut({order.bytes, order.part_bytes, 0}, {&payload, 1}, 0,
+             [&](const Chunk& chunk, uint64_t local, uint64_t, uint64_t length) {
+               pieces.push_back({local, offset + kHeaderBytes + chunk.begin, length});
+             });
   return pieces;
 }
 
@@ -126,11 +126,9 @@ Status Copier::FetchFrom(const Task& task, const Placement& source) {
   const NodeAddress& node = order.nodes[source.node];
   const auto deadline =
       Deadline::After(kPatience_s + static_cast<double>(order.bytes) / kSlow_bytes_per_s);
-  auto remote =
-      segments_.Open({node.node, node.endpoint, source.offset}, engine_->peer_id(), deadline);
+  auto remote = segments_.Open(node, engine_->peer_id(), deadline);
   if (!remote.ok()) return remote.status();
-  const auto pieces = PiecesOf(task.segment->address() + order.offset, source.offset,
-                               WholeOf(order.bytes, order.part_bytes).chunks);
+  const auto pieces = PiecesOf(order, task.segment->address() + order.offset, source.offset);
   std::vector<uint32_t> checksums(order.checksums.empty() ? 0 : pieces.size());
   Status status = engine_->Execute(Op::kRead, remote.value(), pieces,
                                    {.deadline = deadline,

@@ -1,8 +1,5 @@
 #include "store/layout.h"
 
-#include <algorithm>
-
-#include "base/check.h"
 #include "base/crc32c.h"
 #include "wire/bytes.h"
 
@@ -12,11 +9,6 @@ namespace {
 constexpr uint32_t kMagic = 0x4f434d53;  // "SMCO"
 constexpr uint32_t kVersion = 1;
 constexpr size_t kCrcAt = 60;
-
-void AppendChunks(uint64_t bytes, std::vector<uint64_t>& chunks) {
-  for (; bytes > kChunkBytes; bytes -= kChunkBytes) chunks.push_back(kChunkBytes);
-  if (bytes > 0) chunks.push_back(bytes);
-}
 
 }  // namespace
 
@@ -29,6 +21,7 @@ HeaderBytes EncodeHeader(const ObjectHeader& header) {
   StoreLittle(&bytes[24], header.size_bytes);
   StoreLittle(&bytes[32], header.part_bytes);
   StoreLittle(&bytes[40], header.key_hash);
+  StoreLittle(&bytes[48], header.stripe);
   StoreLittle(&bytes[kCrcAt], Crc32c(bytes.data(), kCrcAt));
   return bytes;
 }
@@ -38,7 +31,8 @@ std::optional<ObjectHeader> DecodeHeader(const HeaderBytes& bytes) {
                             .epoch = LoadLittle<uint64_t>(&bytes[16]),
                             .size_bytes = LoadLittle<uint64_t>(&bytes[24]),
                             .part_bytes = LoadLittle<uint64_t>(&bytes[32]),
-                            .key_hash = LoadLittle<uint64_t>(&bytes[40])};
+                            .key_hash = LoadLittle<uint64_t>(&bytes[40]),
+                            .stripe = LoadLittle<uint64_t>(&bytes[48])};
   return IsHeader(bytes, header) ? std::optional(header) : std::nullopt;
 }
 
@@ -52,48 +46,30 @@ uint64_t KeyHash(std::string_view key) {
   return hash;
 }
 
-uint64_t PartCount(uint64_t size_bytes, uint64_t part_bytes) {
+uint64_t Shape::part_count() const {
   if (part_bytes == 0 || part_bytes >= size_bytes) return 1;
   return (size_bytes + part_bytes - 1) / part_bytes;
 }
 
-Section PartOf(uint64_t size_bytes, uint64_t part_bytes, uint64_t part) {
-  if (PartCount(size_bytes, part_bytes) == 1) return WholeOf(size_bytes, 0);
-  Section section;
-  section.offset = part * part_bytes;
-  section.bytes = std::min(part_bytes, size_bytes - section.offset);
-  section.first_chunk = part * ChunksOf(part_bytes);
-  AppendChunks(section.bytes, section.chunks);
-  return section;
+bool Shape::IsPossible() const {
+  const uint64_t unit = part_count() == 1 ? kChunkBytes : part_bytes;
+  return stripe_bytes % unit == 0;
 }
 
-Section WholeOf(uint64_t size_bytes, uint64_t part_bytes) {
-  Section section{0, size_bytes, 0, {}};
-  const uint64_t step = part_bytes == 0 ? size_bytes : part_bytes;
-  for (uint64_t at = 0; at < size_bytes; at += std::min(step, size_bytes - at)) {
-    AppendChunks(std::min(step, size_bytes - at), section.chunks);
-  }
-  return section;
+Chunk Shape::ChunkAt(uint64_t offset) const {
+  const bool is_whole = part_count() == 1;
+  const uint64_t part = is_whole ? 0 : offset / part_bytes;
+  const uint64_t part_begin = is_whole ? 0 : part * part_bytes;
+  const uint64_t part_end = is_whole ? size_bytes : std::min(part_begin + part_bytes, size_bytes);
+  const uint64_t in_part = (offset - part_begin) / kChunkBytes;
+  const uint64_t begin = part_begin + in_part * kChunkBytes;
+  const uint64_t before = is_whole ? 0 : part * ChunksOf(part_bytes);
+  return {before + in_part, begin, std::min(begin + kChunkBytes, part_end)};
 }
 
-std::vector<uint32_t> ChecksumsOf(std::span<const Range> memory, std::span<const uint64_t> chunks) {
-  std::vector<uint32_t> checksums;
-  checksums.reserve(chunks.size());
-  size_t at = 0;
-  uint64_t used = 0;  // of memory[at]
-  for (uint64_t left : chunks) {
-    uint32_t crc = 0;
-    while (left > 0) {
-      MC_CHECK(at < memory.size(), "the ranges are shorter than the chunks");
-      const uint64_t count = std::min(left, memory[at].length - used);
-      crc = Crc32c(reinterpret_cast<const void*>(memory[at].address + used), count, crc);
-      used += count;
-      left -= count;
-      if (used == memory[at].length) ++at, used = 0;
-    }
-    checksums.push_back(crc);
-  }
-  return checksums;
+uint64_t Shape::PartBytes(uint64_t part) const {
+  if (part_count() == 1) return size_bytes;
+  return std::min(part_bytes, size_bytes - part * part_bytes);
 }
 
 }  // namespace mooncake::store

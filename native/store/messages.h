@@ -17,7 +17,7 @@ inline constexpr uint64_t kHeaderBytes = 64;
 inline constexpr uint64_t kChunkBytes = 256 * 1024;
 inline constexpr uint64_t kMaxKeyBytes = 64 * 1024;
 inline constexpr uint32_t kMaxReplicas = 16;
-inline constexpr size_t kMaxBatch = 65'536;
+inline constexpr size_t kMaxBatch = 1'024;       // keys of one message
 inline constexpr uint64_t kMaxChunks = 1 << 20;  // of one object: 256 GiB in whole chunks
 inline constexpr uint64_t kMaxNodeBytes = 1ull << 50;
 inline constexpr size_t kMaxNameBytes = 256;  // of an endpoint, a host id, a node or a domain
@@ -267,11 +267,11 @@ struct NodeRegister {
 struct CopyOrder {
   uint64_t order = 0;
   std::vector<NodeAddress> nodes;
-  std::vector<Placement> sources;  // of the same stripe, each as good; tried in order
-  uint64_t generation = 0;         // that the stripe's header has
-  uint64_t offset = 0;             // of the header, in the node's own segment
-  uint64_t bytes = 0;              // of the payload
-  uint64_t part_bytes = 0;         // chunks are cut from the stripe's start, as an object's
+  std::vector<Placement> sources;   // of the same stripe, each as good; tried in order
+  uint64_t generation = 0;          // that the stripe's header has
+  uint64_t offset = 0;              // of the header, in the node's own segment
+  uint64_t bytes = 0;               // of the payload
+  uint64_t part_bytes = 0;          // chunks are cut from the stripe's start, as an object's
   std::vector<uint32_t> checksums;  // empty: it has none
 };
 struct CopyResult {

@@ -1,61 +1,160 @@
 #include "store/reader.h"
 
-#include <map>
-
-#include "store/registration.h"
+#include <algorithm>
+#include <functional>
+#include <limits>
 
 namespace mooncake::store {
+namespace {
 
-Reader::Reader(std::shared_ptr<Context> context, const Session::Identity& owner, uint64_t lease,
-               double asked_s, std::vector<std::string> keys, std::vector<Item> items)
+constexpr uint64_t kBounceBytes = 16 << 20;  // a round takes no more once it has so much
+
+}  // namespace
+
+struct Reader::Task {
+  const Request* request;
+  uint32_t first_copy = 0;
+  uint32_t tried = 0;  // copies
+  bool is_done = false;
+  bool is_missed = false;
+  size_t number = 0;  // in the round
+};
+
+Result<std::shared_ptr<Reader>> Reader::Make(std::shared_ptr<Context> context,
+                                             const Session::Identity& owner,
+                                             std::vector<std::string> keys,
+                                             std::vector<Answer> answers) {
+  std::shared_ptr<Reader> reader(
+      new Reader(std::move(context), owner, std::move(keys), std::move(answers)));
+  MC_RETURN_IF_ERROR(reader->TakeItems());
+  return reader;
+}
+
+Reader::Reader(std::shared_ptr<Context> context, const Session::Identity& owner,
+               std::vector<std::string> keys, std::vector<Answer> answers)
     : context_(std::move(context)),
       owner_(owner),
-      lease_(lease),
       keys_(std::move(keys)),
-      items_(std::move(items)) {
-  if (lease_ != 0) clock_ = context_->session.Hold(owner_.id, lease_, asked_s + owner_.lease_s);
+      answers_(std::move(answers)) {
+  for (Answer& answer : answers_) {
+    if (answer.reply.lease == 0) continue;
+    const double end_s =
+        answer.is_pin ? std::numeric_limits<double>::infinity() : answer.asked_s + owner_.lease_s;
+    answer.clock = context_->session.Hold(owner_.id, answer.reply.lease, end_s, answer.is_pin);
+  }
+}
+
+Status Reader::TakeItems() {
+  size_t key = 0;
+  items_.reserve(keys_.size());
+  for (uint32_t number = 0; number < answers_.size(); ++number) {
+    MC_RETURN_IF_ERROR(TakeAnswer(number, key));
+  }
+  return Status::Ok();
+}
+
+Status Reader::TakeAnswer(uint32_t number, size_t& key) {
+  const Status impossible(Code::kWire, "the master described an object that cannot be");
+  const LookupReply& reply = answers_[number].reply;
+  std::span<const Placement> placements(reply.placements);
+  std::span<const uint32_t> checksums(reply.checksums);
+  for (const Placement& placement : placements) {
+    if (placement.node >= reply.nodes.size()) return impossible;
+  }
+  for (const LookupReply::Item& item : reply.items) {
+    if (++key > keys_.size()) return impossible;
+    Item& known = items_.emplace_back();
+    if (!item.found) continue;
+    known = {true,
+             item.has_checksums,
+             {item.size_bytes, item.part_bytes, item.stripe_bytes},
+             item.generation,
+             number,
+             item.copies};
+    const uint64_t extents = known.shape.stripe_count() * item.copies;
+    const uint64_t chunks = item.has_checksums ? known.shape.chunk_count() : 0;
+    const bool is_possible = known.shape.IsPossible() && item.copies > 0 &&
+                             extents <= placements.size() && chunks <= checksums.size();
+    if (!is_possible) return impossible;
+    known.extents = placements.first(extents);
+    known.checksums = checksums.first(chunks);
+    placements = placements.subspan(extents);
+    checksums = checksums.subspan(chunks);
+  }
+  return Status::Ok();
+}
+
+size_t Reader::LeadingCount() const {
+  return std::ranges::find(items_, false, &Item::found) - items_.begin();
 }
 
 void Reader::Close() {
-  if (is_closed_.exchange(true) || lease_ == 0) return;
-  context_->session.Release(owner_.id, lease_);
+  if (is_closed_.exchange(true)) return;
+  for (const Answer& answer : answers_) {
+    if (answer.reply.lease != 0) context_->session.Release(owner_.id, answer.reply.lease);
+  }
 }
 
-Status Reader::Validity() const {
+Status Reader::ClockValidity(const LeaseClock* clock) const {
   if (is_closed_) return {Code::kClosed, "the reader was closed"};
   if (context_->session.epoch() != owner_.epoch) {
     return {Code::kStaleEpoch, "the descriptor is of an earlier master; look the key up again"};
   }
-  if (clock_ != nullptr && MonotonicSeconds() < clock_->end_s.load()) return Status::Ok();
+  if (clock != nullptr && MonotonicSeconds() < clock->end_s.load()) return Status::Ok();
   return {Code::kLeaseExpired, "the lease has ended; look the key up again"};
 }
 
-Result<bool> Reader::ReadPart(uint64_t part, std::span<const Request> requests) {
-  std::vector<Task> tasks;
-  for (const Request& request : requests) {
-    if (request.index >= items_.size()) {
-      return Status(Code::kInvalidArgument, "object " + std::to_string(request.index) + " of " +
-                                                std::to_string(items_.size()));
-    }
-    const Item& item = items_[request.index];
-    if (part >= PartCount(item.size_bytes, item.part_bytes)) {
-      return Status(Code::kInvalidArgument, "there is no part " + std::to_string(part));
-    }
-    auto task = MakeTask(request, PartOf(item.size_bytes, item.part_bytes, part));
-    if (!task.ok()) return task.status();
-    tasks.push_back(std::move(task).value());
-  }
-  MC_RETURN_IF_ERROR(RunTasks(tasks));
-  return std::all_of(tasks.begin(), tasks.end(), [](const Task& task) { return task.is_done; });
+Status Reader::ValidityOf(const Item& item) const {
+  return ClockValidity(answers_[item.answer].clock.get());
 }
 
-Result<std::vector<bool>> Reader::ReadAll(std::span<const Request> requests) {
+Status Reader::Validity() const {
+  for (const Answer& answer : answers_) {
+    MC_RETURN_IF_ERROR(ClockValidity(answer.clock.get()));
+  }
+  return Status::Ok();
+}
+
+Result<bool> Reader::ReadPart(uint64_t part, std::span<const Request> requests) {
+  std::vector<Request> ranges(requests.begin(), requests.end());
+  for (Request& request : ranges) {
+    MC_RETURN_IF_ERROR(CheckRequest({request.index, 0, {}}));
+    const Shape& shape = items_[request.index].shape;
+    if (part >= shape.part_count()) {
+      return Status(Code::kInvalidArgument, "there is no part " + std::to_string(part));
+    }
+    const uint64_t length = TotalLength(request.memory);
+    if (length != shape.PartBytes(part)) {
+      return Status(Code::kInvalidArgument, "the memory has " + std::to_string(length) +
+                                                " bytes, the part " +
+                                                std::to_string(shape.PartBytes(part)));
+    }
+    request.offset = shape.PartOffset(part);
+  }
+  const auto read = Read(ranges);
+  if (!read.ok()) return read.status();
+  return std::ranges::all_of(read.value(), std::identity());
+}
+
+Status Reader::CheckRequest(const Request& request) const {
+  if (request.index >= items_.size() || !items_[request.index].found) {
+    return {Code::kInvalidArgument, "object " + std::to_string(request.index) + " of " +
+                                        std::to_string(items_.size()) + " is not there"};
+  }
+  const uint64_t size_bytes = items_[request.index].shape.size_bytes;
+  const uint64_t length = TotalLength(request.memory);
+  if (request.offset <= size_bytes && length <= size_bytes - request.offset) return Status::Ok();
+  return {Code::kInvalidArgument,
+          std::to_string(length) + " bytes at offset " + std::to_string(request.offset) +
+              " lie outside the object of " + std::to_string(size_bytes) + " bytes"};
+}
+
+Result<std::vector<bool>> Reader::Read(std::span<const Request> requests) {
   std::vector<Task> tasks;
+  tasks.reserve(requests.size());
   for (const Request& request : requests) {
-    const Item& item = items_.at(request.index);
-    auto task = MakeTask(request, WholeOf(item.size_bytes, item.part_bytes));
-    if (!task.ok()) return task.status();
-    tasks.push_back(std::move(task).value());
+    MC_RETURN_IF_ERROR(CheckRequest(request));
+    tasks.push_back({&request, FirstCopy(items_[request.index])});
   }
   MC_RETURN_IF_ERROR(RunTasks(tasks));
   std::vector<bool> done;
@@ -63,102 +162,78 @@ Result<std::vector<bool>> Reader::ReadAll(std::span<const Request> requests) {
   return done;
 }
 
-Result<Reader::Task> Reader::MakeTask(const Request& request, const Section& section) const {
-  const uint64_t length = TotalLength(request.memory);
-  if (length == section.bytes) return Task{&request, section, 0, false};
-  return Status(Code::kInvalidArgument, "the memory has " + std::to_string(length) +
-                                            " bytes, the part " + std::to_string(section.bytes));
-}
-
-const ExtentAddress* Reader::CopyOf(const Task& task) const {
-  const auto& copies = items_[task.request->index].copies;
-  return task.is_done || task.copy >= copies.size() ? nullptr : &copies[task.copy];
-}
-
-// Reads node by node; what fails on one is tried on the next copy's, until no copy is left.
-Status Reader::RunTasks(std::vector<Task>& tasks) {
-  while (!tasks.empty()) {
-    if (!Validity().ok()) {
-      ++context_->counters.stale;
-      for (Task& task : tasks) task.is_done = false;
-      return Status::Ok();
-    }
-    std::map<NodeId, std::vector<Task*>> by_node;
-    for (Task& task : tasks) {
-      if (const ExtentAddress* copy = CopyOf(task)) by_node[copy->node].push_back(&task);
-    }
-    if (by_node.empty()) return Status::Ok();
-    for (auto& [node, group] : by_node) {
-      const Status status = RunOnNode(*CopyOf(*group[0]), group);
-      if (IsCallersFault(status)) return status;
-      for (Task* task : group) task->copy += !task->is_done;
-    }
+// One on this host if there is any; else all take their turns.
+uint32_t Reader::FirstCopy(const Item& item) const {
+  if (item.copies == 1) return 0;
+  const uint64_t stripes = item.shape.stripe_count();
+  for (uint32_t copy = 0; copy < item.copies; ++copy) {
+    const NodeAddress& node = NodeOf(item, item.extents[copy * stripes]);
+    if (context_->segments.IsNear(node)) return copy;
   }
-  return Status::Ok();
+  return context_->turns++ % item.copies;
 }
 
-Status Reader::RunOnNode(const ExtentAddress& node, std::span<Task*> tasks) {
-  std::vector<HeaderBytes> headers(tasks.size());
-  const Registration registered(context_->session.engine(), headers.data(),
-                                headers.size() * kHeaderBytes);
-  MC_RETURN_IF_ERROR(registered.status());
-  std::vector<Piece> payload, heads;
-  uint64_t bytes = 0;
-  for (size_t at = 0; at < tasks.size(); ++at) {
-    const uint64_t offset = CopyOf(*tasks[at])->offset;
-    AppendPieces(tasks[at]->request->memory, offset + kHeaderBytes + tasks[at]->section.offset,
-                 payload);
-    heads.push_back({reinterpret_cast<uint64_t>(headers[at].data()), offset, kHeaderBytes});
-    bytes += tasks[at]->section.bytes;
-  }
-  const Deadline deadline = context_->DataDeadline(bytes);
-  Engine& engine = context_->session.engine();
-  const uint64_t peer_id = engine.peer_id();
-  auto segment = context_->segments.Open(node, peer_id, deadline);
-  if (!segment.ok()) return Failed(segment.status(), peer_id);
-  Status status;
-  if (!payload.empty()) status = engine.Execute(Op::kRead, segment.value(), payload, {deadline});
-  // Only after the payload: a new owner of the extent writes its header first.
-  if (status.ok()) status = engine.Execute(Op::kRead, segment.value(), heads, {deadline});
-  if (!status.ok()) {
-    if (!IsCallersFault(status)) context_->segments.Drop(node.node, status);
-    return Failed(status, peer_id);
-  }
-  for (size_t at = 0; at < tasks.size(); ++at) {
-    tasks[at]->is_done = Verify(*tasks[at], headers[at]) && Validity().ok();
-  }
-  return Status::Ok();
-}
-
-// Counts a fault of the world. A process whose id was revoked takes a new one.
-Status Reader::Failed(const Status& status, uint64_t peer_id) {
-  if (!IsCallersFault(status)) ++context_->counters.unreachable;
-  if (status.code() == Code::kFenced) context_->session.Rotate(peer_id);
-  return status;
-}
-
-bool Reader::Verify(const Task& task, const HeaderBytes& header) {
-  const uint64_t index = task.request->index;
+ObjectHeader Reader::HeaderOf(size_t index, uint64_t stripe) const {
   const Item& item = items_[index];
-  const ObjectHeader expected{item.generation, owner_.epoch, item.size_bytes, item.part_bytes,
-                              KeyHash(keys_[index])};
-  bool is_right = IsHeader(header, expected);
-  if (is_right) {
-    const auto checksums = ChecksumsOf(task.request->memory, task.section.chunks);
-    is_right = std::equal(checksums.begin(), checksums.end(),
-                          item.checksums.begin() + task.section.first_chunk);
+  return {item.generation,       owner_.epoch,          item.shape.size_bytes,
+          item.shape.part_bytes, KeyHash(keys_[index]), stripe};
+}
+
+// Round by round; what fails on one copy is tried on the next, until no copy is left.
+Status Reader::RunTasks(std::vector<Task>& tasks) {
+  const bool verifies = context_->has_checksums;
+  std::vector<Task*> running;
+  for (;;) {
+    ReadRound round(*context_, verifies);
+    running.clear();
+    for (Task& task : tasks) {
+      if (task.is_done || task.is_missed || round.bounce_bytes() > kBounceBytes) continue;
+      const Item& item = items_[task.request->index];
+      const bool is_valid = ValidityOf(item).ok();
+      if (!is_valid) ++context_->counters.stale;
+      task.is_missed = !is_valid || task.tried == item.copies;
+      if (task.is_missed) continue;
+      const uint32_t copy = (task.first_copy + task.tried) % item.copies;
+      const uint64_t stripes = item.shape.stripe_count();
+      const ReadSource source{&item.shape, item.extents.subspan(copy * stripes, stripes),
+                              answers_[item.answer].reply.nodes,
+                              verifies ? item.checksums : std::span<const uint32_t>(),
+                              HeaderOf(task.request->index, 0)};
+      task.number = round.Add(source, task.request->offset, task.request->memory);
+      running.push_back(&task);
+    }
+    if (running.empty()) return Status::Ok();
+    round.Run();
+    for (Task* task : running) MC_RETURN_IF_ERROR(Settle(*task, round.OutcomeOf(task->number)));
   }
-  if (is_right) return true;
-  if (!Validity().ok()) {
+}
+
+// An error only when the arguments are wrong.
+Status Reader::Settle(Task& task, const ReadRound::Outcome& outcome) {
+  if (IsCallersFault(outcome.status)) return outcome.status;
+  ++task.tried;
+  const uint64_t index = task.request->index;
+  if (!outcome.status.ok()) {
+    ++context_->counters.unreachable;
+    // A process whose id was revoked takes a new one.
+    if (outcome.status.code() == Code::kFenced) context_->session.Rotate(outcome.peer_id);
+  } else if (!outcome.is_right) {
+    ReportCorrupt(index, outcome.wrong);
+  } else {
+    task.is_done = ValidityOf(items_[index]).ok();
+  }
+  return Status::Ok();
+}
+
+void Reader::ReportCorrupt(size_t index, NodeId node) {
+  if (!ValidityOf(items_[index]).ok()) {
     ++context_->counters.stale;  // it was lawfully reused
-    return false;
+    return;
   }
   ++context_->counters.corrupt;
   Session& session = context_->session;
-  (void)session.master().Notify(MessageType::kCorrupt,
-                                CorruptReport{keys_[index], item.generation, 0},
-                                session.CallDeadline());
-  return false;
+  const CorruptReport report{keys_[index], items_[index].generation, node};
+  (void)session.master().Notify(MessageType::kCorrupt, report, session.CallDeadline());
 }
 
 }  // namespace mooncake::store

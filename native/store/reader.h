@@ -1,10 +1,12 @@
-// Reader: leased objects that are being read, part by part, each verified.
+// Reader: leased objects that are being read, range by range, each verified.
 //
 // Thread safety: all methods may be called by any thread.
-// Ownership: shares the client's context; holds the lease until it is closed.
-// Invariants: true is returned only for bytes that were committed under the key: the payload is
-// read, then the extent's header, whose generation must be the object's, and the checksums must be
-// those of the commit. Reads that outlive the lease or the master's epoch are misses.
+// Ownership: shares the client's context; holds the leases until it is closed.
+// Invariants: true is returned only for bytes that were committed under the key: each chunk that
+// they touch had the checksum of the commit (unless the object has none, or this client checks
+// none), each extent's header was the object's, and the lease held until all had been read, so that
+// no extent was used again meanwhile. Reads that outlive the lease or the master's epoch are
+// misses.
 #pragma once
 
 #include <atomic>
@@ -14,65 +16,91 @@
 #include <vector>
 
 #include "store/context.h"
+#include "store/haul.h"
+#include "store/read_round.h"
 
 namespace mooncake::store {
 
 class Reader {
  public:
+  // Bytes of one object from `offset` on, as many as the memory has; it is overwritten, also when
+  // the read fails.
   struct Request {
-    uint64_t index = 0;         // of the object
-    std::vector<Range> memory;  // overwritten, also when the read fails
+    uint64_t index = 0;  // of the object
+    uint64_t offset = 0;
+    std::span<const Range> memory = {};
   };
 
-  // One of those that were found: what it is, and where.
+  // One of those that were looked up: what it is, and where.
   struct Item {
     bool found = false;
-    uint64_t size_bytes = 0;
-    uint64_t part_bytes = 0;
+    bool has_checksums = false;
+    Shape shape = {};
     uint64_t generation = 0;
-    std::vector<ExtentAddress> copies;
-    std::vector<uint32_t> checksums;
+    uint32_t answer = 0;  // which brought it
+    uint32_t copies = 0;
+    std::span<const Placement> extents = {};  // copy by copy, of each its stripes in order
+    std::span<const uint32_t> checksums = {};
+  };
+  // What the master answered to one question, and when that was asked.
+  struct Answer {
+    LookupReply reply = {};
+    double asked_s = 0;
+    bool is_pin = false;
+    std::shared_ptr<LeaseClock> clock = {};  // set by the reader
   };
 
-  // `items` were found, in the order of `keys`, under `lease`, asked for at `asked_s`.
-  Reader(std::shared_ptr<Context> context, const Session::Identity& owner, uint64_t lease,
-         double asked_s, std::vector<std::string> keys, std::vector<Item> items);
+  // `answers` describe `keys`, in order; some keys at the end may be left out. kWire when an answer
+  // describes what cannot be.
+  static Result<std::shared_ptr<Reader>> Make(std::shared_ptr<Context> context,
+                                              const Session::Identity& owner,
+                                              std::vector<std::string> keys,
+                                              std::vector<Answer> answers);
   ~Reader() { Close(); }
 
   size_t count() const { return items_.size(); }
   const Item& item(size_t index) const { return items_[index]; }
+  // The leading run of those that were found.
+  size_t LeadingCount() const;
 
-  // Scatters part `part` of each object into its memory. False: a miss of at least one; nothing of
-  // it is to be used. An error when the arguments are wrong.
+  // Scatters each request's bytes into its memory. For each: false is a miss; nothing of its memory
+  // is to be used. An error when the arguments are wrong.
+  Result<std::vector<bool>> Read(std::span<const Request> requests);
+  // Part `part` of several objects; the lengths sum up to its size. False when one misses.
   Result<bool> ReadPart(uint64_t part, std::span<const Request> requests);
-  // The same with whole objects; says for each whether it is there.
-  Result<std::vector<bool>> ReadAll(std::span<const Request> requests);
 
   // kStaleEpoch or kLeaseExpired when nothing can be read any more.
   Status Validity() const;
   void Close();
 
- private:
-  struct Task {
-    const Request* request;
-    Section section;
-    size_t copy = 0;  // the one to be tried
-    bool is_done = false;
-  };
+  // For views: where the whole object lies in one run of one node's memory.
+  const NodeAddress& NodeOf(const Item& item, const Placement& extent) const {
+    return answers_[item.answer].reply.nodes[extent.node];
+  }
+  // What the header of each extent has to be.
+  ObjectHeader HeaderOf(size_t index, uint64_t stripe) const;
+  // Says that what one node holds of an object is wrong, unless that was lawful.
+  void ReportCorrupt(size_t index, NodeId node);
 
-  Result<Task> MakeTask(const Request& request, const Section& section) const;
+ private:
+  struct Task;
+
+  Reader(std::shared_ptr<Context> context, const Session::Identity& owner,
+         std::vector<std::string> keys, std::vector<Answer> answers);
+  Status TakeItems();
+  Status TakeAnswer(uint32_t number, size_t& key);
+  Status CheckRequest(const Request& request) const;
   Status RunTasks(std::vector<Task>& tasks);
-  Status RunOnNode(const ExtentAddress& node, std::span<Task*> tasks);
-  Status Failed(const Status& status, uint64_t peer_id);
-  bool Verify(const Task& task, const HeaderBytes& header);
-  const ExtentAddress* CopyOf(const Task& task) const;
+  Status Settle(Task& task, const ReadRound::Outcome& outcome);
+  uint32_t FirstCopy(const Item& item) const;
+  Status ValidityOf(const Item& item) const;
+  Status ClockValidity(const LeaseClock* clock) const;
 
   const std::shared_ptr<Context> context_;
   const Session::Identity owner_;
-  const uint64_t lease_;
   const std::vector<std::string> keys_;
-  const std::vector<Item> items_;
-  std::shared_ptr<LeaseClock> clock_;
+  std::vector<Answer> answers_;
+  std::vector<Item> items_;
   std::atomic<bool> is_closed_{false};
 };
 

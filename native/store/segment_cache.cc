@@ -26,27 +26,48 @@ bool SegmentCache::IsDead(NodeId node) {
   return false;
 }
 
-Result<std::shared_ptr<RemoteSegment>> SegmentCache::Open(const ExtentAddress& extent,
-                                                          uint64_t peer_id, Deadline deadline) {
-  const auto entry = EntryOf({extent.node, peer_id});
-  std::lock_guard opening(entry->opening);
-  // Asked after the wait for the lock: whoever had it may have found the node dead.
-  if (IsDead(extent.node)) {
-    return Status(Code::kPeerUnreachable, "the node at " + extent.endpoint + " failed just now");
-  }
+std::shared_ptr<RemoteSegment> SegmentCache::Find(const Key& key) {
+  std::lock_guard lock(mutex_);
+  const auto found = entries_.find(key);
+  return found == entries_.end() ? nullptr : found->second->segment;
+}
+
+Result<std::shared_ptr<RemoteSegment>> SegmentCache::Open(const NodeAddress& node, uint64_t peer_id,
+                                                          Deadline deadline) {
+  const Key key{node.node, peer_id};
   // Ids are never used twice, so equal before and after means equal all the while.
   const bool was_current = engine_->peer_id() == peer_id;
-  if (was_current && entry->segment != nullptr) return entry->segment;
-  const double wait_s = std::min(deadline.seconds_left(), kOpen_s);
+  if (auto segment = was_current ? Find(key) : nullptr) return segment;
   if (was_current) {
-    auto opened = engine_->OpenSegment(extent.endpoint, extent.node, Deadline::After(wait_s));
+    const auto entry = EntryOf(key);
+    std::lock_guard opening(entry->opening);
+    // Asked after the wait for the lock: whoever had it may have found the node dead.
+    if (IsDead(node.node)) {
+      return Status(Code::kPeerUnreachable, "the node at " + node.endpoint + " failed just now");
+    }
+    if (entry->segment != nullptr) return entry->segment;
+    const double wait_s = std::min(deadline.seconds_left(), kOpen_s);
+    auto opened = engine_->OpenSegment(node.endpoint, node.node, Deadline::After(wait_s));
     if (!opened.ok()) {
-      Drop(extent.node, opened.status());
+      Drop(node.node, opened.status());
       return opened.status();
     }
-    if (engine_->peer_id() == peer_id) return entry->segment = std::move(opened).value();
+    if (engine_->peer_id() == peer_id) {
+      std::lock_guard lock(mutex_);
+      return entry->segment = std::move(opened).value();
+    }
   }
   return Status(Code::kFenced, "this process has taken a new peer id since the grant");
+}
+
+bool SegmentCache::IsNear(const NodeAddress& node) {
+  if (const auto segment = Find({node.node, engine_->peer_id()})) {
+    return segment->transport() == "shm";
+  }
+  const auto host = [](const std::string& endpoint) {
+    return std::string_view(endpoint).substr(0, endpoint.rfind(':'));
+  };
+  return host(node.endpoint) == host(engine_->endpoint());
 }
 
 void SegmentCache::Drop(NodeId node, const Status& why) {

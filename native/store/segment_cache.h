@@ -10,7 +10,7 @@
 #include <mutex>
 #include <utility>
 
-#include "store/layout.h"
+#include "store/messages.h"
 #include "transfer/engine.h"
 
 namespace mooncake::store {
@@ -19,10 +19,12 @@ class SegmentCache {
  public:
   explicit SegmentCache(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {}
 
-  // The segment of `extent`, opened under `peer_id`. kFenced when that is not the engine's
-  // current id: what was granted to one id must never be written under another.
-  Result<std::shared_ptr<RemoteSegment>> Open(const ExtentAddress& extent, uint64_t peer_id,
+  // The segment of `node`, opened under `peer_id`. kFenced when that is not the engine's current
+  // id: what was granted to one id must never be written under another.
+  Result<std::shared_ptr<RemoteSegment>> Open(const NodeAddress& node, uint64_t peer_id,
                                               Deadline deadline);
+  // Whether its memory is shared with this process; before it was opened, whether that is likely.
+  bool IsNear(const NodeAddress& node);
 
   // An operation on it failed: the next one opens it anew; in a moment, unless it was this process
   // that was refused.
@@ -33,11 +35,12 @@ class SegmentCache {
  private:
   struct Entry {
     std::mutex opening;
-    std::shared_ptr<RemoteSegment> segment;
+    std::shared_ptr<RemoteSegment> segment;  // set under both mutexes; null: not opened yet
   };
   using Key = std::pair<NodeId, uint64_t>;  // segment, peer id
 
   std::shared_ptr<Entry> EntryOf(const Key& key);
+  std::shared_ptr<RemoteSegment> Find(const Key& key);
   bool IsDead(NodeId node);
 
   const std::shared_ptr<Engine> engine_;

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace mooncake::store {
 namespace {
 
 constexpr double kFirstPeriod_s = 0.2;  // while the master is away
-constexpr int kHellos = 3;              // a fenced peer id takes one more each
+constexpr double kRelease_s = 0.02;
+constexpr int kHellos = 3;  // a fenced peer id takes one more each
 
 }  // namespace
 
@@ -29,14 +31,22 @@ void Session::Close() {
   if (id != 0) (void)master_.Notify(MessageType::kGoodbye, One{id}, Deadline::After(0.5));
 }
 
+bool Session::is_closed() const {
+  std::lock_guard lock(mutex_);
+  return is_closed_;
+}
+
 Session::Identity Session::Snapshot() const {
   std::lock_guard lock(mutex_);
   return identity_;
 }
 
 Result<Session::Identity> Session::Current() {
-  const Identity identity = Snapshot();
-  if (identity.id != 0 && identity.peer_id == engine_->peer_id()) return identity;
+  {
+    std::lock_guard lock(mutex_);
+    if (is_closed_) return Status(Code::kClosed, "the store client is closed");
+    if (identity_.id != 0 && identity_.peer_id == engine_->peer_id()) return identity_;
+  }
   return SayHello(CallDeadline());
 }
 
@@ -62,6 +72,7 @@ Result<Session::Identity> Session::SayHello(Deadline deadline) {
     epoch_.store(answer.epoch);
     for (const auto& [lease, clock] : leases_) clock->end_s.store(0);  // ended with the old session
     leases_.clear();
+    released_.clear();
     aborts_.clear();
     return identity_;
   }
@@ -77,8 +88,9 @@ void Session::Rotate(uint64_t peer_id) {
   if (engine_->peer_id() == peer_id) (void)engine_->Rotate();
 }
 
-std::shared_ptr<LeaseClock> Session::Hold(SessionId id, uint64_t lease, double end_s) {
+std::shared_ptr<LeaseClock> Session::Hold(SessionId id, uint64_t lease, double end_s, bool is_pin) {
   auto clock = std::make_shared<LeaseClock>();
+  clock->is_pin = is_pin;
   std::lock_guard lock(mutex_);
   if (identity_.id != id) return clock;
   clock->end_s.store(end_s);
@@ -91,9 +103,15 @@ void Session::Release(SessionId id, uint64_t lease) {
     std::lock_guard lock(mutex_);
     if (identity_.id != id) return;  // it has ended; a lease of today may have its number
     leases_.erase(lease);
+    released_.push_back(lease);
+    if (std::exchange(is_release_due_, true)) return;
   }
-  // If it is lost, the lease ends by itself.
-  (void)master_.Notify(MessageType::kRelease, store::Release{id, {lease}}, CallDeadline());
+  closing_.notify_all();
+}
+
+std::vector<uint64_t> Session::TakeReleased(SessionId id) {
+  std::lock_guard lock(mutex_);
+  return identity_.id == id ? std::exchange(released_, {}) : std::vector<uint64_t>();
 }
 
 void Session::AbortLater(SessionId id, PutAbort::Item put) {
@@ -101,16 +119,35 @@ void Session::AbortLater(SessionId id, PutAbort::Item put) {
   if (identity_.id == id) aborts_.push_back(std::move(put));
 }
 
+// Beats in time, and says what was released when no lookup has said it.
 void Session::Run() {
-  for (;;) {
+  std::unique_lock lock(mutex_);
+  while (!is_closed_) {
+    lock.unlock();
     const bool is_well = Beat().ok();
-    std::unique_lock lock(mutex_);
+    lock.lock();
     const bool has_period = is_well && identity_.client_ttl_s > 0;
-    const std::chrono::duration<double> wait(has_period ? identity_.client_ttl_s / 4
-                                                        : kFirstPeriod_s);
-    closing_.wait_for(lock, wait, [this] { return is_closed_; });
-    if (is_closed_) return;
+    const double period_s = std::min(identity_.client_ttl_s / 4, identity_.lease_s / 3);
+    const Deadline next = Deadline::After(has_period ? period_s : kFirstPeriod_s);
+    while (!is_closed_ && !next.passed()) {
+      closing_.wait_until(lock, next.time(), [this] { return is_closed_ || is_release_due_; });
+      if (is_closed_ || !is_release_due_) continue;
+      const auto soon = std::chrono::duration<double>(kRelease_s);
+      closing_.wait_for(lock, soon, [this] { return is_closed_; });
+      is_release_due_ = false;
+      lock.unlock();
+      SendReleased();
+      lock.lock();
+    }
   }
+}
+
+// If it is lost, the leases end by themselves.
+void Session::SendReleased() {
+  const SessionId id = Snapshot().id;
+  store::Release release{id, TakeReleased(id)};
+  if (release.leases.empty()) return;
+  (void)master_.Notify(MessageType::kRelease, release, CallDeadline());
 }
 
 Status Session::Beat() {
@@ -124,7 +161,7 @@ Status Session::Beat() {
   {
     std::lock_guard lock(mutex_);
     for (const auto& [lease, clock] : leases_) {
-      if (clock->end_s.load() > now_s) beat.leases.push_back(lease);
+      if (!clock->is_pin && clock->end_s.load() > now_s) beat.leases.push_back(lease);
     }
   }
   auto reply = master_.Call<HeartbeatReply>(MessageType::kHeartbeat, beat, deadline);
@@ -152,7 +189,7 @@ void Session::SendAborts(const Identity& identity) {
   {
     std::lock_guard lock(mutex_);
     if (identity_.id != identity.id) return;
-    const auto rest = aborts_.begin() + std::min(aborts_.size(), kMaxBatch);
+    const auto rest = aborts_.begin() + std::min<size_t>(aborts_.size(), kMaxBatch);
     abort.items.assign(aborts_.begin(), rest);
     aborts_.erase(aborts_.begin(), rest);
   }

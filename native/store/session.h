@@ -25,6 +25,7 @@ namespace mooncake::store {
 // Until when a lease holds, as far as this process knows; never later than the master's own view.
 struct LeaseClock {
   std::atomic<double> end_s{0};
+  bool is_pin = false;
 };
 
 class Session {
@@ -41,6 +42,7 @@ class Session {
   ~Session() { Close(); }
 
   // The current identity; says hello when there is none that holds. kUnavailable.
+  // kClosed after Close.
   Result<Identity> Current();
 
   // The last known epoch; another one than before means that every descriptor is stale.
@@ -51,13 +53,18 @@ class Session {
   // The owner of some memory revoked this peer id: takes a new one, unless that was done.
   void Rotate(uint64_t peer_id);
 
-  // A lease of session `id`; it has ended when that session is not the current one any more.
-  std::shared_ptr<LeaseClock> Hold(SessionId id, uint64_t lease, double end_s);
+  // A lease of session `id`; it has ended when that session is not the current one any more. A pin
+  // is not renewed: it ends by Release.
+  std::shared_ptr<LeaseClock> Hold(SessionId id, uint64_t lease, double end_s, bool is_pin = false);
+  // The master hears of it with the next lookup, or within some 20 ms.
   void Release(SessionId id, uint64_t lease);
+  // What is to be said to have been released, by whoever says it.
+  std::vector<uint64_t> TakeReleased(SessionId id);
 
   // A put whose end the master may not have heard of. Said by the heartbeat until it is heard.
   void AbortLater(SessionId id, PutAbort::Item put);
 
+  bool is_closed() const;
   MasterClient& master() { return master_; }
   Engine& engine() { return *engine_; }
   Deadline CallDeadline() const { return Deadline::After(timeout_s_); }
@@ -70,6 +77,7 @@ class Session {
   Result<Identity> SayHello(Deadline deadline);
   void Run();
   Status Beat();
+  void SendReleased();
   void SendAborts(const Identity& identity);
   Identity Snapshot() const;
 
@@ -85,6 +93,8 @@ class Session {
   bool is_closed_ = false;
   Identity identity_;
   std::map<uint64_t, std::shared_ptr<LeaseClock>> leases_;
+  std::vector<uint64_t> released_;
+  bool is_release_due_ = false;  // the thread will say it soon
   std::vector<PutAbort::Item> aborts_;
 
   std::thread thread_;

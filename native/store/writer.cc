@@ -1,143 +1,187 @@
 #include "store/writer.h"
 
-#include "store/registration.h"
+#include <algorithm>
+#include <cstring>
 
 namespace mooncake::store {
 
-Writer::Writer(std::shared_ptr<Context> context, const Session::Identity& owner,
-               const PutStart::Item& item, uint64_t generation, std::vector<ExtentAddress> copies)
+Writer::Writer(std::shared_ptr<Context> context, const Session::Identity& owner, std::string key,
+               Grant grant)
     : context_(std::move(context)),
       owner_(owner),
-      key_(item.key),
-      put_id_(item.put_id),
-      generation_(generation),
-      size_bytes_(item.size_bytes),
-      part_bytes_(item.part_bytes),
-      part_done_(PartCount(size_bytes_, part_bytes_)),
-      part_taken_(part_done_.size()),
-      checksums_(ChunkCount(size_bytes_, part_bytes_)) {
-  for (ExtentAddress& extent : copies) copies_.push_back({std::move(extent), false, false});
-}
+      key_(std::move(key)),
+      grant_(std::move(grant)),
+      stripes_(grant_.shape.stripe_count()),
+      copies_(grant_.extents.size() / stripes_),
+      checksums_(grant_.has_checksums ? grant_.shape.chunk_count() : 0),
+      has_header_(stripes_) {}
 
 Writer::~Writer() { Abort(); }
 
-Status Writer::WriteHeaders() {
-  const HeaderBytes header =
-      EncodeHeader({generation_, owner_.epoch, size_bytes_, part_bytes_, KeyHash(key_)});
-  const Registration registered(context_->session.engine(), header.data(), header.size());
-  MC_RETURN_IF_ERROR(registered.status());
-  const Range range{reinterpret_cast<uint64_t>(header.data()), header.size()};
-  MC_RETURN_IF_ERROR(Enter(0, 0));
-  const Status status = WriteCopies(0, {&range, 1});
-  Leave(0, 0, status.ok());
-  return status;
+Status Writer::Write(uint64_t offset, std::span<const Range> memory) {
+  Haul haul(*context_, Op::kWrite, owner_.peer_id, grant_.has_checksums);
+  Job job;
+  MC_RETURN_IF_ERROR(Begin(offset, memory, haul, job));
+  haul.Run();
+  return Settle(haul, job);
 }
 
 Status Writer::WritePart(uint64_t part, std::span<const Range> memory) {
-  if (part >= part_done_.size()) {
+  const Shape& shape = grant_.shape;
+  if (part >= shape.part_count()) {
     return {Code::kInvalidArgument, "part " + std::to_string(part) + " of an object of " +
-                                        std::to_string(part_done_.size()) + " parts"};
+                                        std::to_string(shape.part_count()) + " parts"};
   }
-  MC_RETURN_IF_ERROR(Enter(part, 1));
-  const Status status = Store(PartOf(size_bytes_, part_bytes_, part), memory);
-  Leave(part, 1, status.ok());
-  return status;
+  if (TotalLength(memory) != shape.PartBytes(part)) {
+    return {Code::kInvalidArgument, "the memory holds " + std::to_string(TotalLength(memory)) +
+                                        " bytes, the part has " +
+                                        std::to_string(shape.PartBytes(part))};
+  }
+  return Write(shape.PartOffset(part), memory);
 }
 
-Status Writer::WriteAll(std::span<const Range> memory) {
-  MC_RETURN_IF_ERROR(Enter(0, part_done_.size()));
-  const Status status = Store(WholeOf(size_bytes_, part_bytes_), memory);
-  Leave(0, part_done_.size(), status.ok());
-  return status;
+const Placement& Writer::ExtentOf(size_t copy, uint64_t stripe) const {
+  return grant_.extents[copy * stripes_ + stripe];
 }
 
-Status Writer::Enter(uint64_t first_part, uint64_t parts) {
-  std::lock_guard lock(mutex_);
+Status Writer::Begin(uint64_t offset, std::span<const Range> memory, Haul& haul, Job& job) {
+  const uint64_t length = TotalLength(memory);
+  const Shape& shape = grant_.shape;
+  if (offset > shape.size_bytes || length > shape.size_bytes - offset) {
+    return {Code::kInvalidArgument, std::to_string(length) + " bytes at offset " +
+                                        std::to_string(offset) + " lie outside the object of " +
+                                        std::to_string(shape.size_bytes) + " bytes"};
+  }
+  job = {.begin = offset, .end = offset + length};
+  const std::lock_guard lock(mutex_);
   if (phase_ != Phase::kOpen) return {Code::kClosed, "the writer was committed or aborted"};
-  for (uint64_t part = first_part; part < first_part + parts; ++part) {
-    if (part_taken_[part]) {
-      return {Code::kInvalidArgument, "part " + std::to_string(part) + " was written before"};
-    }
+  if (const auto taken = coverage_.Claim(job.begin, job.end)) {
+    return {Code::kInvalidArgument, "byte " + std::to_string(*taken) + " was written before"};
   }
-  for (uint64_t part = first_part; part < first_part + parts; ++part) part_taken_[part] = true;
   ++writing_;
+  const bool is_nothing = length == 0 && shape.size_bytes > 0;
+  const uint64_t last = length == 0 ? 0 : shape.StripeOf(job.end - 1);
+  for (uint64_t at = shape.StripeOf(offset); !is_nothing && at <= last; ++at) {
+    if (!has_header_[at]) job.stripes.push_back(at);
+    has_header_[at] = true;
+  }
+  ForEachCut(shape, memory, offset,
+             [&](const Chunk& chunk, uint64_t address, uint64_t at, uint64_t bytes) {
+               job.cuts.push_back({chunk, address, at, bytes});
+             });
+  const auto headers = EncodeHeaders(job.stripes, haul.arena());
+  for (size_t copy = 0; copy < copies_.size(); ++copy) AddCopy(copy, headers, haul, job);
   return Status::Ok();
 }
 
-void Writer::Leave(uint64_t first_part, uint64_t parts, bool is_done) {
-  std::lock_guard lock(mutex_);
-  for (uint64_t part = first_part; part < first_part + parts; ++part) {
-    part_done_[part] = is_done;
-    part_taken_[part] = is_done;
+// REQUIRES: mutex_ is held.
+void Writer::AddCopy(size_t copy, std::span<uint8_t* const> headers, Haul& haul, Job& job) const {
+  if (copies_[copy].is_lost) {
+    job.slots.resize(job.slots.size() + headers.size() + job.cuts.size());
+    return;
+  }
+  for (size_t at = 0; at < headers.size(); ++at) {
+    const Placement& extent = ExtentOf(copy, job.stripes[at]);
+    const auto address = reinterpret_cast<uint64_t>(headers[at]);
+    job.slots.push_back(haul.Add(NodeOf(extent), address, extent.offset, kHeaderBytes));
+  }
+  const Shape& shape = grant_.shape;
+  for (const Job::Cut& cut : job.cuts) {
+    const Placement& extent = ExtentOf(copy, shape.StripeOf(cut.offset));
+    job.slots.push_back(haul.Add(NodeOf(extent), cut.address,
+                                 extent.offset + shape.InExtent(cut.offset), cut.length));
+  }
+}
+
+std::vector<uint8_t*> Writer::EncodeHeaders(std::span<const uint64_t> stripes, Arena& arena) const {
+  std::vector<uint8_t*> headers;
+  if (stripes.empty()) return headers;
+  ObjectHeader header{grant_.generation,       owner_.epoch,  grant_.shape.size_bytes,
+                      grant_.shape.part_bytes, KeyHash(key_), 0};
+  for (const uint64_t stripe : stripes) {
+    header.stripe = stripe;
+    const HeaderBytes bytes = EncodeHeader(header);
+    headers.push_back(arena.Take(bytes.size()));
+    std::memcpy(headers.back(), bytes.data(), bytes.size());
+  }
+  return headers;
+}
+
+Status Writer::Settle(const Haul& haul, const Job& job) {
+  const std::lock_guard lock(mutex_);
+  const Status status = TakeResults(haul, job);
+  if (!status.ok()) {
+    coverage_.Return(job.begin, job.end);
+    for (const uint64_t stripe : job.stripes) has_header_[stripe] = false;
   }
   if (--writing_ == 0) quiet_.notify_all();
-}
-
-Status Writer::Store(const Section& section, std::span<const Range> memory) {
-  if (TotalLength(memory) != section.bytes) {
-    return {Code::kInvalidArgument, "the memory holds " + std::to_string(TotalLength(memory)) +
-                                        " bytes, the part has " + std::to_string(section.bytes)};
-  }
-  MC_RETURN_IF_ERROR(WriteCopies(kHeaderBytes + section.offset, memory));
-  const auto checksums = ChecksumsOf(memory, section.chunks);
-  std::lock_guard lock(mutex_);
-  std::copy(checksums.begin(), checksums.end(), checksums_.begin() + section.first_chunk);
-  return Status::Ok();
+  return status;
 }
 
 // Ok while at least one copy has it.
-Status Writer::WriteCopies(uint64_t offset, std::span<const Range> memory) {
-  for (size_t at = 0; at < copies_.size(); ++at) {
-    const Status status = WriteCopy(at, offset, memory);
+// REQUIRES: mutex_ is held.
+Status Writer::TakeResults(const Haul& haul, const Job& job) {
+  bool has_checksums = !grant_.has_checksums;
+  for (size_t copy = 0; copy < copies_.size(); ++copy) {
+    if (copies_[copy].is_lost) continue;
+    const Status status = ResultOf(copy, haul, job);
     if (IsCallersFault(status)) return status;
+    if (!status.ok() || has_checksums) continue;
+    AddChecksums(copy, haul, job);
+    has_checksums = true;
   }
-  std::lock_guard lock(mutex_);
   return Failure();
 }
 
-Status Writer::WriteCopy(size_t at, uint64_t offset, std::span<const Range> memory) {
-  ExtentAddress extent;
-  {
-    std::lock_guard lock(mutex_);
-    if (copies_[at].is_lost) return Status::Ok();
-    extent = copies_[at].extent;
+// REQUIRES: mutex_ is held.
+Status Writer::ResultOf(size_t copy, const Haul& haul, const Job& job) {
+  const size_t pieces = job.stripes.size() + job.cuts.size();
+  Copy& known = copies_[copy];
+  Status result;
+  for (const Haul::Slot slot : std::span(job.slots).subspan(copy * pieces, pieces)) {
+    if (!slot.is_used() || haul.StatusOf(slot).ok()) continue;
+    const Status& status = haul.StatusOf(slot);
+    if (IsCallersFault(status)) return status;
+    if (result.ok()) result = status;
+    known.is_lost = true;
+    must_rotate_ |= status.is_dirty() || status.code() == Code::kFenced;
+    const NodeId node = haul.NodeOf(slot);
+    const bool is_new = std::ranges::find(known.dirty, node) == known.dirty.end();
+    if (status.is_dirty() && is_new) known.dirty.push_back(node);
   }
-  const Deadline deadline = context_->DataDeadline(TotalLength(memory));
-  auto segment = context_->segments.Open(extent, owner_.peer_id, deadline);
-  if (!segment.ok()) {
-    LoseCopy(at, segment.status(), false);  // no byte of this was sent
-    return Status::Ok();
-  }
-  std::vector<Piece> pieces;
-  AppendPieces(memory, extent.offset + offset, pieces);
-  if (pieces.empty()) return Status::Ok();
-  Engine& engine = context_->session.engine();
-  const Status status = engine.Execute(Op::kWrite, segment.value(), pieces, {deadline});
-  if (!status.ok() && !IsCallersFault(status)) {
-    context_->segments.Drop(extent.node, status);
-    LoseCopy(at, status, true);
-  }
-  return status;
+  if (first_failure_.ok()) first_failure_ = result;
+  return result;
 }
 
-void Writer::LoseCopy(size_t at, const Status& status, bool is_dirty) {
-  std::lock_guard lock(mutex_);
-  if (first_failure_.ok()) first_failure_ = status;
-  copies_[at].is_lost = true;
-  copies_[at].is_dirty |= is_dirty;
-  must_rotate_ |= is_dirty || status.code() == Code::kFenced;
+// REQUIRES: mutex_ is held.
+void Writer::AddChecksums(size_t copy, const Haul& haul, const Job& job) {
+  size_t slot = copy * (job.stripes.size() + job.cuts.size()) + job.stripes.size();
+  for (const Job::Cut& cut : job.cuts) {
+    checksums_.Add(cut.chunk, cut.offset, cut.length, haul.ChecksumOf(job.slots[slot++]));
+  }
 }
 
 // REQUIRES: mutex_ is held.
 Status Writer::Failure() const {
-  for (const Target& copy : copies_) {
-    if (!copy.is_lost) return Status::Ok();
+  if (std::ranges::any_of(copies_, [](const Copy& copy) { return !copy.is_lost; })) {
+    return Status::Ok();
   }
   // Fenced here, or gone there: another try starts afresh and may well succeed.
   const Code code = first_failure_.code();
   const bool is_past = code == Code::kFenced || code == Code::kNotFound || code == Code::kClosed;
   return {is_past ? Code::kUnavailable : code,
           "no copy could be written: " + first_failure_.message()};
+}
+
+// REQUIRES: mutex_ is held.
+Status Writer::CheckWhole() const {
+  const auto gap = coverage_.FirstGap(grant_.shape.size_bytes);
+  if (!gap) return Status::Ok();
+  const bool has_parts = grant_.shape.part_count() > 1;
+  const std::string part =
+      has_parts ? " (in part " + std::to_string(*gap / grant_.shape.part_bytes) + ")" : "";
+  return {Code::kInvalidArgument, "byte " + std::to_string(*gap) + part + " of " +
+                                      std::to_string(grant_.shape.size_bytes) + " was not written"};
 }
 
 void Writer::WaitUntilQuiet(std::unique_lock<std::mutex>& lock) {
@@ -159,23 +203,30 @@ Status Writer::Commit() {
   return FinishEnd(has_outcome ? reply.value().outcomes[0] : EndOutcome::kUnknown);
 }
 
+// An empty object has a header all the same.
+Status Writer::WriteEmpty() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (grant_.shape.size_bytes > 0 || has_header_[0]) return Status::Ok();
+  }
+  return Write(0, {});
+}
+
 Status Writer::PrepareEnd(PutEnd& end) {
+  MC_RETURN_IF_ERROR(WriteEmpty());
   std::unique_lock lock(mutex_);
   WaitUntilQuiet(lock);  // another thread may end it meanwhile
   if (phase_ != Phase::kOpen) return {Code::kClosed, "the writer was committed or aborted"};
   MC_RETURN_IF_ERROR(Failure());
-  for (size_t part = 0; part < part_done_.size(); ++part) {
-    if (!part_done_[part] && size_bytes_ > 0) {
-      return {Code::kInvalidArgument, "part " + std::to_string(part) + " was not written"};
-    }
-  }
+  MC_RETURN_IF_ERROR(CheckWhole());
   phase_ = Phase::kEnding;
-  PutEnd::Item& item = end.items.emplace_back(PutEnd::Item{put_id_, key_, generation_, {}, {}});
-  end.checksums.insert(end.checksums.end(), checksums_.begin(), checksums_.end());
+  PutEnd::Item& item =
+      end.items.emplace_back(PutEnd::Item{grant_.put_id, key_, grant_.generation, {}, {}});
+  end.checksums.insert(end.checksums.end(), checksums_.all().begin(), checksums_.all().end());
   for (uint64_t at = 0; at < copies_.size(); ++at) {
     if (!copies_[at].is_lost) continue;
     item.lost.push_back(at);
-    if (copies_[at].is_dirty) item.dirty.push_back(copies_[at].extent.node);
+    item.dirty.insert(item.dirty.end(), copies_[at].dirty.begin(), copies_[at].dirty.end());
   }
   return Status::Ok();
 }
@@ -187,15 +238,21 @@ Status Writer::FinishEnd(EndOutcome outcome) {
   }
   RotateIfRefused();
   if (outcome == EndOutcome::kDone) return Status::Ok();
+  if (outcome == EndOutcome::kSuperseded) {
+    return {Code::kAlreadyExists, "an upsert took the key meanwhile"};
+  }
   return {Code::kUnavailable,
           "the master has given up this put: the session or the nodes of its "
           "copies were lost meanwhile"};
 }
 
 void Writer::FailEnd() {
-  std::lock_guard lock(mutex_);
-  phase_ = Phase::kEnded;
-  context_->session.AbortLater(owner_.id, AbortItem());
+  {
+    std::lock_guard lock(mutex_);
+    phase_ = Phase::kEnded;
+    context_->session.AbortLater(owner_.id, AbortItem());
+  }
+  RotateIfRefused();
 }
 
 void Writer::Abort() {
@@ -214,9 +271,9 @@ void Writer::Abort() {
 }
 
 PutAbort::Item Writer::AbortItem() const {
-  PutAbort::Item item{put_id_, {}};
-  for (const Target& copy : copies_) {
-    if (copy.is_dirty) item.dirty.push_back(copy.extent.node);
+  PutAbort::Item item{grant_.put_id, {}};
+  for (const Copy& copy : copies_) {
+    item.dirty.insert(item.dirty.end(), copy.dirty.begin(), copy.dirty.end());
   }
   return item;
 }

@@ -76,7 +76,7 @@ TEST(WholeBatchWhoseAbortOvertookItsStartTakesNoSpace) {
   core.Step(Hello{1, 0, 9, ""}, 0);
   PutAbort abort{1, {}};
   PutStart start{1, {{}}, {}};
-  for (uint64_t put = 1; put <= 5000; ++put) {
+  for (uint64_t put = 1; put <= kMaxBatch; ++put) {
     abort.items.push_back({put, {}});
     start.items.push_back({.put_id = put, .key = "key", .size_bytes = 8});
   }
@@ -118,9 +118,13 @@ TEST(ReaderOfAnEarlierMasterDoesNotEndTheLeaseOfALaterOne) {
   const uint64_t value = 5;
   const Registration registered(client.engine(), &value, sizeof value);
   const auto open = [&] {
-    const Client::PutItem item{"key", sizeof value, 0, 1};
+    const Client::PutItem item{"key", sizeof value};
     const Range range{reinterpret_cast<uint64_t>(&value), sizeof value};
-    Await([&] { return client.Put({&item, 1}, {&range, 1}).ok(); });
+    const std::span<const Range> memory(&range, 1);
+    Await([&] {
+      const auto put = client.Put({&item, 1}, {&memory, 1}, {});
+      return put.ok() && put.value().items[0].status.ok();
+    });
     return client.Open({"key"}, true).value();
   };
   const auto early = open();
@@ -136,14 +140,14 @@ TEST(ReaderOfAnEarlierMasterDoesNotEndTheLeaseOfALaterOne) {
 
 TEST(CallersThatWaitForOneDeadNodeDoNotWaitInTurn) {
   const Fd deaf = ListenTcp({"127.0.0.1", 0}).value();  // the kernel connects, nobody answers
-  const ExtentAddress extent{1, LocalAddress(deaf).value().ToString(), 0};
+  const NodeAddress node{1, LocalAddress(deaf).value().ToString()};
   const auto engine = Engine::Create({}).value();
   SegmentCache segments(engine);
   const double began_s = MonotonicSeconds();
   std::vector<std::thread> callers;
   for (int caller = 0; caller < 5; ++caller) {
     callers.emplace_back([&] {
-      const auto opened = segments.Open(extent, engine->peer_id(), Soon());
+      const auto opened = segments.Open(node, engine->peer_id(), Soon());
       MC_CHECK(!opened.ok(), "a deaf node was opened");
     });
   }

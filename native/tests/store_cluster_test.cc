@@ -35,12 +35,13 @@ void Fill(std::vector<uint8_t>& value, int key) {
 // True when the key was there and its bytes were right.
 bool Get(Client& client, const std::string& name, int key) {
   const auto reader = Must(client.Open({name}, true));
-  if (reader->count() == 0) return false;
+  if (reader->LeadingCount() == 0) return false;
   std::vector<uint8_t> value(kValueBytes), expected(kValueBytes);
   const Registration registered(client.engine(), value.data(), value.size());
   MC_CHECK(registered.status().ok(), "register");
-  const Reader::Request request{0, {{reinterpret_cast<uint64_t>(value.data()), value.size()}}};
-  if (!Must(reader->ReadAll({&request, 1}))[0]) return false;
+  const Range range{reinterpret_cast<uint64_t>(value.data()), value.size()};
+  const Reader::Request request{0, 0, {&range, 1}};
+  if (!Must(reader->Read({&request, 1}))[0]) return false;
   Fill(expected, key);
   MC_CHECK(value == expected, "%s has other bytes", name.c_str());
   return true;
@@ -50,12 +51,13 @@ void Put(Client& client, const std::string& name, int key) {
   std::vector<uint8_t> value(kValueBytes);
   Fill(value, key);
   const Registration registered(client.engine(), value.data(), value.size());
-  const Client::PutItem item{name, kValueBytes, 0, 0};
+  const Client::PutItem item{name, kValueBytes};
   const Range range{reinterpret_cast<uint64_t>(value.data()), value.size()};
   // A put may fail when this client has just taken a new peer id; never with anything else.
-  const auto stored = client.Put({&item, 1}, {&range, 1});
-  MC_CHECK(stored.ok() || stored.status().code() == Code::kUnavailable, "%s",
-           stored.status().message().c_str());
+  const std::span<const Range> memory(&range, 1);
+  const auto stored = client.Put({&item, 1}, {&memory, 1}, {});
+  const Status status = stored.ok() ? stored.value().items[0].status : stored.status();
+  MC_CHECK(status.ok() || status.code() == Code::kUnavailable, "%s", status.message().c_str());
 }
 
 void Work(const std::string& master, SameHost same_host, int seed, std::atomic<int>& hits) {

@@ -1,0 +1,71 @@
+"""What a master says about objects. Pure."""
+
+from __future__ import annotations
+
+from msgspec import Struct, msgpack
+
+from mooncake_core.store.options import PIN_NUMBERS, PinKind
+
+_PINS: tuple[PinKind, ...] = tuple(PIN_NUMBERS)
+
+
+class ObjectDescription(Struct, frozen=True, kw_only=True):
+    """One object at one moment."""
+
+    key: bytes
+    size_bytes: int
+    part_bytes: int
+    """0: one part."""
+    generation: int
+    """New for each value that was ever put."""
+    pin: PinKind
+    leases: int
+    """Readers that hold it now."""
+    depth: int
+    """How many stand before it in its chain."""
+    group: bytes
+    """Empty: it is in none."""
+    copies: tuple[str, ...]
+    """The store node of each copy; of a striped one that of its first stripe."""
+
+
+class _Info(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The order is the wire's."""
+
+    key: bytes
+    is_there: bool
+    size_bytes: int
+    part_bytes: int
+    generation: int
+    pin: int
+    leases: int
+    depth: int
+    group: bytes
+    copies: tuple[int, ...]
+
+
+class _Objects(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    cursor: int
+    nodes: tuple[bytes, ...]
+    objects: tuple[_Info, ...]
+
+
+def decode_objects(body: bytes) -> tuple[int, list[ObjectDescription | None]]:
+    """Return the cursor and the objects of one answer; None for one that is not readable."""
+    page = msgpack.decode(body, type=_Objects)
+    nodes = [name.decode(errors="replace") for name in page.nodes]
+    return page.cursor, [_described(one, nodes) if one.is_there else None for one in page.objects]
+
+
+def _described(info: _Info, nodes: list[str]) -> ObjectDescription:
+    return ObjectDescription(
+        key=info.key,
+        size_bytes=info.size_bytes,
+        part_bytes=info.part_bytes,
+        generation=info.generation,
+        pin=_PINS[info.pin],
+        leases=info.leases,
+        depth=info.depth,
+        group=info.group,
+        copies=tuple(nodes[number] for number in info.copies),
+    )
