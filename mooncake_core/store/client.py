@@ -39,7 +39,8 @@ class StoreClient:
 
     def __init__(self, engine: TransferEngine, config: StoreClientConfig) -> None:
         """Start a session in the background; the master may come later."""
-        self._engine = engine
+        self.engine = engine
+        """Of this process; what is registered with it the store can read and write."""
         self._plain = _native_options(PutOptions())
         self._native = _native.StoreClient(
             engine.native,
@@ -401,6 +402,10 @@ class StoreClient:
         """Reads of this client that missed although the key was found, by cause."""
         corrupt, stale, unreachable = self._native.read_counters
         return {"corrupt": corrupt, "stale": stale, "unreachable": unreachable}
+
+    def metrics(self) -> dict[str, int]:
+        """Return what this client has counted so far, by names for a monitoring system."""
+        return {f"reads_{cause}": count for cause, count in self.read_faults.items()}
 
     def close(self) -> None:
         """End the session. Readers and writers that are open end with it; calls raise then."""

@@ -1,0 +1,322 @@
+"""The store in asyncio: what StoreClient and what it opens do, as coroutines.
+
+The calls are the blocking classes' own, made by a few threads of the client, so that the event loop
+runs on meanwhile. When a task that awaits one is cancelled, a call that has not begun never does,
+and one that is under way is waited for before the task goes on: afterwards nothing touches its
+memory, and what it has opened is closed. A client belongs to one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import itertools
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from mooncake_core.config import StoreClientConfig
+from mooncake_core.errors import TransferError
+from mooncake_core.store.client import Links, StoreClient
+from mooncake_core.store.described import ObjectDescription
+from mooncake_core.store.objects import ObjectReader, ObjectView, ObjectWriter
+from mooncake_core.store.options import Key, Link, PutOptions, PutResult
+from mooncake_core.transfer import TransferEngine
+from mooncake_core.transfer.numbers import Numbers
+
+B = TypeVar("B")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Threads:
+    """A few threads that block in place of the event loop."""
+
+    def __init__(self, count: int) -> None:
+        self._pool = ThreadPoolExecutor(count, thread_name_prefix="mooncake-store")
+
+    async def call(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Make the call in a thread; it has ended, or never begins, when this ends."""
+        try:
+            future = self._pool.submit(call, *args, **kwargs)
+        except RuntimeError as error:
+            raise TransferError("the store client is closed") from error
+        return await self._ended(future)
+
+    async def _ended(self, future: Future[R]) -> R:
+        result = asyncio.wrap_future(future)
+        cancelled: asyncio.CancelledError | None = None
+        while not result.done():
+            try:
+                await asyncio.wait([result])
+            except asyncio.CancelledError as error:
+                cancelled = error
+                future.cancel()
+        if cancelled is None:
+            return result.result()
+        if not result.cancelled() and result.exception() is None:
+            with contextlib.suppress(RuntimeError):  # all is closed already
+                self._pool.submit(_let_go, result.result())
+        raise cancelled
+
+    def end(self) -> None:
+        """Wait for calls that were made, and take no more."""
+        self._pool.shutdown()
+
+
+class _Awaited(Generic[B]):
+    """Stands for a `blocking` object, whose calls it makes in threads."""
+
+    def __init__(self, blocking: B, threads: _Threads) -> None:
+        self.blocking = blocking
+        """The same for threads."""
+        self._threads = threads
+
+    async def call(
+        self, function: Callable[Concatenate[B, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Call `function` with the blocking object and these arguments, in a thread.
+
+        For what is made of several calls: `await store.call(put_tensor, key, tensor)`.
+        """
+        return await self._threads.call(function, self.blocking, *args, **kwargs)
+
+
+def _awaited(
+    method: Callable[Concatenate[B, P], R],
+) -> Callable[Concatenate[_Awaited[B], P], Coroutine[Any, Any, R]]:
+    """Return a method of the blocking object as a coroutine."""
+
+    @functools.wraps(method)
+    async def call(self: _Awaited[B], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self.call(method, *args, **kwargs)
+
+    return call
+
+
+class AsyncObjectWriter(_Awaited[ObjectWriter]):
+    """An ObjectWriter. `async with` aborts it unless it was committed."""
+
+    write = _awaited(ObjectWriter.write)
+    write_part = _awaited(ObjectWriter.write_part)
+    commit = _awaited(ObjectWriter.commit)
+    abort = _awaited(ObjectWriter.abort)
+
+    async def __aenter__(self) -> AsyncObjectWriter:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.abort()
+
+
+class AsyncObjectReader(_Awaited[ObjectReader]):
+    """An ObjectReader. `async with` ends its lease."""
+
+    read = _awaited(ObjectReader.read)
+    read_ranges = _awaited(ObjectReader.read_ranges)
+    read_part = _awaited(ObjectReader.read_part)
+    read_parts = _awaited(ObjectReader.read_parts)
+    close = _awaited(ObjectReader.close)
+
+    @property
+    def count(self) -> int:
+        """How many leading keys of those asked for are present."""
+        return self.blocking.count
+
+    @property
+    def found(self) -> list[int | None]:
+        """Bytes of each that was looked up; None: it is not there."""
+        return self.blocking.found
+
+    async def __aenter__(self) -> AsyncObjectReader:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class AsyncObjectView(_Awaited[ObjectView]):
+    """An ObjectView. `async with` ends its pin."""
+
+    close = _awaited(ObjectView.close)
+
+    @property
+    def buffer(self) -> memoryview:
+        """See ObjectView.buffer."""
+        return self.blocking.buffer
+
+    async def __aenter__(self) -> AsyncObjectView:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class AsyncStoreClient(_Awaited[StoreClient]):
+    """A process's use of the store from an event loop; `blocking` is the client that it uses."""
+
+    put = _awaited(StoreClient.put)
+    upsert = _awaited(StoreClient.upsert)
+    get = _awaited(StoreClient.get)
+    get_range = _awaited(StoreClient.get_range)
+    get_into = _awaited(StoreClient.get_into)
+    batch_put = _awaited(StoreClient.batch_put)
+    batch_get = _awaited(StoreClient.batch_get)
+    put_from = _awaited(StoreClient.put_from)
+    batch_put_from = _awaited(StoreClient.batch_put_from)
+    get_into_memory = _awaited(StoreClient.get_into_memory)
+    batch_get_into = _awaited(StoreClient.batch_get_into)
+    exists = _awaited(StoreClient.exists)
+    batch_exists = _awaited(StoreClient.batch_exists)
+    match_prefix = _awaited(StoreClient.match_prefix)
+    size = _awaited(StoreClient.size)
+    describe = _awaited(StoreClient.describe)
+    remove = _awaited(StoreClient.remove)
+    batch_remove = _awaited(StoreClient.batch_remove)
+    pin = _awaited(StoreClient.pin)
+    unpin = _awaited(StoreClient.unpin)
+    stats = _awaited(StoreClient.stats)
+
+    def __init__(
+        self, engine: TransferEngine, config: StoreClientConfig, *, threads: int = 4
+    ) -> None:
+        """Start a session in the background; the master may come later.
+
+        Args:
+            engine: of this process.
+            config: see StoreClient.
+            threads: calls that are under way at once; others wait for their turn.
+        """
+        super().__init__(StoreClient(engine, config), _Threads(threads))
+
+    async def open_write(
+        self,
+        key: Key,
+        *,
+        size_bytes: int,
+        part_bytes: int = 0,
+        replicas: int | None = None,
+        options: PutOptions | None = None,
+        link: Link | None = None,
+    ) -> AsyncObjectWriter | None:
+        """See StoreClient.open_write."""
+        writer = await self.call(
+            StoreClient.open_write,
+            key,
+            size_bytes=size_bytes,
+            part_bytes=part_bytes,
+            replicas=replicas,
+            options=options,
+            link=link,
+        )
+        return None if writer is None else AsyncObjectWriter(writer, self._threads)
+
+    async def batch_open_write(
+        self,
+        keys: Sequence[Key],
+        sizes: Sequence[int],
+        *,
+        part_bytes: int = 0,
+        options: PutOptions | None = None,
+        links: Links | None = None,
+    ) -> list[AsyncObjectWriter | PutResult]:
+        """See StoreClient.batch_open_write."""
+        opened = await self.call(
+            StoreClient.batch_open_write,
+            keys,
+            sizes,
+            part_bytes=part_bytes,
+            options=options,
+            links=links,
+        )
+        return [
+            AsyncObjectWriter(one, self._threads) if isinstance(one, ObjectWriter) else one
+            for one in opened
+        ]
+
+    async def write_ranges(
+        self,
+        writers: Sequence[AsyncObjectWriter],
+        offsets: Sequence[int],
+        addresses: Numbers,
+        lengths: Numbers,
+        *,
+        counts: Numbers | None = None,
+    ) -> None:
+        """See StoreClient.write_ranges."""
+        blocking = [writer.blocking for writer in writers]
+        await self.call(
+            StoreClient.write_ranges, blocking, offsets, addresses, lengths, counts=counts
+        )
+
+    async def batch_commit(self, writers: Sequence[AsyncObjectWriter]) -> None:
+        """See StoreClient.batch_commit."""
+        await self.call(StoreClient.batch_commit, [writer.blocking for writer in writers])
+
+    async def open_read(self, keys: Iterable[Key], *, leading: bool = True) -> AsyncObjectReader:
+        """See StoreClient.open_read."""
+        reader = await self.call(StoreClient.open_read, keys, leading=leading)
+        return AsyncObjectReader(reader, self._threads)
+
+    async def view(self, key: Key) -> AsyncObjectView | None:
+        """See StoreClient.view."""
+        view = await self.call(StoreClient.view, key)
+        return None if view is None else AsyncObjectView(view, self._threads)
+
+    async def list_objects(
+        self, prefix: Key = b"", *, page: int = 1000
+    ) -> AsyncIterator[ObjectDescription]:
+        """See StoreClient.list_objects."""
+        objects = self.blocking.list_objects(prefix, page=page)
+        while found := await self._threads.call(_take, objects, page):
+            for one in found:
+                yield one
+
+    async def close(self) -> None:
+        """End the session, and wait for calls that are under way; they raise, as later ones do."""
+        await asyncio.to_thread(self._end)
+
+    def _end(self) -> None:
+        self.blocking.close()
+        self._threads.end()
+
+    async def __aenter__(self) -> AsyncStoreClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def _take(objects: Iterator[ObjectDescription], count: int) -> list[ObjectDescription]:
+    return list(itertools.islice(objects, count))
+
+
+def _let_go(result: object) -> None:
+    """Close what a call has opened for a task that was cancelled meanwhile."""
+    for opened in result if isinstance(result, list) else [result]:
+        if isinstance(opened, ObjectWriter):
+            opened.abort()
+        elif isinstance(opened, ObjectReader | ObjectView):
+            opened.close()
