@@ -22,6 +22,7 @@ MooncakeError                what the world did wrong
     ├── TooFewNodes          not so many failure domains as copies that had to be
     ├── LeaseExpired         the lease ended before the read did
     ├── StaleEpoch           the descriptor is of an earlier master
+    ├── TensorMismatch       the object is no tensor, or not the one that is needed
     └── StoreUnavailable     no master or node to serve this now
 
 A miss, a refusal and a full queue are answers, not errors; what we did wrong is an `assert`.
@@ -167,6 +168,12 @@ class StaleEpoch(StoreError):
     """The descriptor is of an earlier master; look the key up again."""
 
     retryable = True
+
+
+class TensorMismatch(StoreError):
+    """The object is no tensor, or not of the dtype and shape that is needed."""
+
+    scope = "request"
 
 
 class StoreUnavailable(StoreError):
