@@ -13,7 +13,8 @@ import asyncio, sys
 for name in OPTIONAL:
     sys.modules[name] = None  # what is None here raises ImportError on import
 from mooncake_core.config import MasterConfig, StoreClientConfig, StoreConfig, TransferConfig
-from mooncake_core.store import StoreClient
+from mooncake_core.store import StoreClient, patterns, tensors
+from mooncake_core.store.aio import AsyncStoreClient
 from mooncake_core.store.master_service import serve_master
 from mooncake_core.store.node_service import serve_store
 from mooncake_core.transfer import TransferEngine
@@ -31,6 +32,7 @@ def use(master):
         pass
     assert client.put("key", b"value") and client.get("key") == b"value"
     assert client.get("another") is None
+    assert patterns.remove_matching(client, "^k") == 1
     client.close()
     engine.close()
 
@@ -40,6 +42,10 @@ async def main():
     master, at = await started(serve_master, MasterConfig(listen=free, admin=free), stop)
     node, _ = await started(serve_store, StoreConfig(master=at["rpc"], capacity="1 MiB"), stop)
     await asyncio.to_thread(use, at["rpc"])
+    engine = TransferEngine(TransferConfig())
+    async with AsyncStoreClient(engine, StoreClientConfig(master=at["rpc"])) as client:
+        assert await client.put("key", b"again") and await client.get("key") == b"again"
+    engine.close()
     stop.set()
     await asyncio.gather(master, node)
 
