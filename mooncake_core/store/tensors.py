@@ -96,13 +96,34 @@ def batch_get_tensors(client: StoreClient, keys: Sequence[Key]) -> list[torch.Te
     def empty(size_bytes: int) -> torch.Tensor:
         return torch.empty(size_bytes, dtype=torch.uint8)
 
-    def shaped(raw: torch.Tensor, tensor: TensorType) -> torch.Tensor:
-        dtype = getattr(torch, tensor.dtype, None)
-        if dtype is None:
-            raise TensorMismatch(f"{tensor}, a dtype that this PyTorch does not have")
-        return raw.view(dtype).view(tensor.shape)
+    return _get(client, keys, empty, _shaped)
 
-    return _get(client, keys, empty, shaped)
+
+def get_tensor_rows(client: StoreClient, key: Key, start: int, stop: int) -> torch.Tensor | None:
+    """Return rows [start, stop) along the first dimension, a new tensor, or None: a miss.
+
+    Only their chunks of 256 KiB are read. For shards: each process reads its own part.
+
+    Raises:
+        TensorMismatch: the object is no tensor, or has no such rows.
+    """
+    import torch  # noqa: PLC0415  an optional package
+
+    with _Memory(client.engine) as memory, client.open_read([key]) as reader:
+        if reader.count == 0:
+            return None
+        size_bytes = reader.sizes[0]
+        head = array("B", bytes(min(size_bytes, MAX_HEADER_BYTES)))
+        if not reader.read(0, 0, *_numbers([(memory.of_bytes(head), len(head))])):
+            return None
+        tensor, first = _decoded(key, memoryview(head), size_bytes)
+        if not tensor.shape or not 0 <= start <= stop <= tensor.shape[0]:
+            raise TensorMismatch(f"{key!r}: {tensor} has no rows [{start}, {stop})")
+        rows = TensorType(tensor.dtype, (stop - start, *tensor.shape[1:]))
+        raw = torch.empty(rows.size_bytes, dtype=torch.uint8)
+        where = memory.of_elements(elements_of(raw)), rows.size_bytes
+        offset = first + start * (tensor.size_bytes // max(tensor.shape[0], 1))
+        return _shaped(raw, rows) if reader.read(0, offset, *_numbers([where])) else None
 
 
 def get_array(client: StoreClient, key: Key) -> numpy.ndarray[Any, Any] | None:
@@ -226,6 +247,15 @@ def _decoded(key: Key, head: memoryview, size_bytes: int) -> tuple[TensorType, i
         return decode_header(head, size_bytes)
     except TensorMismatch as error:
         raise TensorMismatch(f"{key!r}: {error}") from error
+
+
+def _shaped(raw: torch.Tensor, tensor: TensorType) -> torch.Tensor:
+    import torch  # noqa: PLC0415  an optional package
+
+    dtype = getattr(torch, tensor.dtype, None)
+    if dtype is None:
+        raise TensorMismatch(f"{tensor}, a dtype that this PyTorch does not have")
+    return raw.view(dtype).view(tensor.shape)
 
 
 def _numbers(runs: Iterable[_Range]) -> tuple[array[int], array[int]]:

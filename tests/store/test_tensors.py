@@ -28,6 +28,7 @@ from mooncake_core.store.tensors import (
     get_array,
     get_tensor,
     get_tensor_into,
+    get_tensor_rows,
     put_tensor,
 )
 
@@ -121,6 +122,22 @@ def test_a_key_that_is_there_keeps_its_tensor(client):
     assert get_tensor(client, "first").tolist() == [1, 1]
 
 
+@pytest.mark.parametrize("shape", [(9,), (300, 1000), (5, 0), (0, 4)])
+def test_rows_of_a_tensor_are_read_alone(client, shape):
+    tensor = filled("bfloat16", shape)
+    put_tensor(client, "rows", tensor, options=PutOptions(upsert=True))
+    count = shape[0]
+    for start, stop in {(0, count), (count // 3, count // 2), (count, count), (0, count // 5)}:
+        assert same(get_tensor_rows(client, "rows", start, stop), tensor[start:stop])
+    for start, stop in [(-1, 0), (0, count + 1), (1, 0)]:
+        with pytest.raises(TensorMismatch, match="has no rows"):
+            get_tensor_rows(client, "rows", start, stop)
+    assert get_tensor_rows(client, "no rows", 0, 1) is None
+    put_tensor(client, "rows", torch.tensor(1), options=PutOptions(upsert=True))
+    with pytest.raises(TensorMismatch, match="has no rows"):
+        get_tensor_rows(client, "rows", 0, 0)
+
+
 @pytest.mark.parametrize(
     ("out", "needed"),
     [
@@ -194,7 +211,7 @@ HOSTILE |= {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_is_no_tensor_is_said_to_be_none(client, name):
     client.upsert(name, HOSTILE[name])
-    for call in (get_tensor, get_array):
+    for call in (get_tensor, get_array, lambda *where: get_tensor_rows(*where, 0, 1)):
         with pytest.raises(TensorMismatch, match=f"'{name}': "):
             call(client, name)
     with pytest.raises(TensorMismatch):
