@@ -23,7 +23,7 @@ from mooncake_core.cache.mirror import KvMirror
 from mooncake_core.cache.spans import layer_checksum, layer_pieces, paired_runs
 from mooncake_core.errors import MooncakeError
 from mooncake_core.messages import Reserved
-from mooncake_core.store import ObjectReader, ObjectWriter, StoreClient
+from mooncake_core.store import Link, ObjectReader, ObjectWriter, StoreClient
 from mooncake_core.transfer import RemoteSegment
 
 log = logging.getLogger(__name__)
@@ -205,7 +205,7 @@ class BlockWriter:
 
     Args:
         store: the client.
-        name: of the block.
+        chain: the names of the prompt's blocks, up to and with this one.
         lane: where the copying runs; kept open by the caller.
         pool: of the pages.
         pages: of the whole sequence.
@@ -217,7 +217,7 @@ class BlockWriter:
     def __init__(
         self,
         store: StoreClient,
-        name: bytes,
+        chain: Sequence[bytes],
         lane: Lane,
         pool: KvPool,
         pages: Sequence[int],
@@ -232,7 +232,7 @@ class BlockWriter:
         self._begin, self._end = begin, end
         self._writer: ObjectWriter | None = None
         self._on_error = on_error
-        lane.submit(partial(self._guarded, partial(self._open, store, name)))
+        lane.submit(partial(self._guarded, partial(self._open, store, chain)))
 
     def layer_done(self, layer: int) -> None:
         """Write `layer`, which is in the pool, soon; commit after the last."""
@@ -242,11 +242,14 @@ class BlockWriter:
         """Give the object up, soon, unless it is committed."""
         self._lane.submit(partial(self._guarded, self._abort))
 
-    def _open(self, store: StoreClient, name: bytes) -> None:
+    def _open(self, store: StoreClient, chain: Sequence[bytes]) -> None:
         shape = self._pool.shape
         part_bytes = 2 * (self._end - self._begin) * shape.token_bytes
         self._writer = store.open_write(
-            name, size_bytes=shape.layers * part_bytes, part_bytes=part_bytes
+            chain[-1],
+            size_bytes=shape.layers * part_bytes,
+            part_bytes=part_bytes,
+            link=Link(parent=chain[-2] if len(chain) > 1 else b"", depth=len(chain) - 1),
         )
 
     def _write(self, layer: int) -> None:

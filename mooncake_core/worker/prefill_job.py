@@ -337,7 +337,7 @@ class Job:
             return None
         return BlockWriter(
             self._store.client,
-            self.names[begin // block_tokens],
+            self.names[: begin // block_tokens + 1],
             self._storing,
             self._runtime.pool,
             self.pages,

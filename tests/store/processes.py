@@ -61,8 +61,9 @@ class Process:
 class Cluster:
     """A master and nodes, and clients in this process."""
 
-    def __init__(self, same_host, *, nodes=2, capacity="4 MiB", ttl_s=TTL_S):
+    def __init__(self, same_host, *, nodes=2, capacity="4 MiB", ttl_s=TTL_S, **master):
         self.transfer = {"same_host": same_host}
+        self.master_config = master
         self.capacity, self.ttl_s = capacity, ttl_s
         self.processes, self.clients = [], []
         self.launched = 0
@@ -75,7 +76,12 @@ class Cluster:
 
     def start_master(self, listen):
         self.master = self.run(
-            "master", listen=listen, admin="127.0.0.1:0", client_ttl_s=self.ttl_s, lease_s=2.0
+            "master",
+            listen=listen,
+            admin="127.0.0.1:0",
+            client_ttl_s=self.ttl_s,
+            lease_s=2.0,
+            **self.master_config,
         )
         addresses = self.master.hear()
         self.rpc, self.admin = addresses["rpc"], addresses["admin"]

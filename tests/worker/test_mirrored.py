@@ -217,7 +217,7 @@ async def store_blocks(client: StoreClient, pool: KvPool, indices: range) -> Non
     for index in indices:
         writer = BlockWriter(
             client,
-            NAMES[index],
+            NAMES[: index + 1],
             lane,
             pool,
             range(pool.pages),
