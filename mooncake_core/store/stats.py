@@ -108,6 +108,22 @@ class ClusterStats(Struct, frozen=True, kw_only=True):
     """Puts that ended when their key had been put by another."""
     making_room: int
     """Puts that had to ask again, for more was to be evicted than goes in one step."""
+    repaired_copies: int
+    """Made in place of copies that were lost or corrupt."""
+    moved_copies: int
+    """By moves and drains."""
+    hot_copies: int
+    """Made of objects that are looked up very often."""
+    asked_copies: int
+    """Made by copy tasks."""
+    failed_copies: int
+    """Begun in the background, and given up."""
+    tasks: int
+    """Copies, moves and drains that were asked for and run."""
+    copy_orders: int
+    """Stripes that nodes are told to fetch, or will be."""
+    hot_objects: int
+    """Looked up so often that they get further copies."""
     nodes: list[NodeStats]
     """Those that are not lost."""
 
@@ -140,6 +156,11 @@ class _Counters(Struct, frozen=True, array_like=True, forbid_unknown_fields=True
     not_admitted: int
     superseded: int
     making_room: int
+    repaired_copies: int
+    moved_copies: int
+    hot_copies: int
+    asked_copies: int
+    failed_copies: int
 
 
 COUNTERS = _Counters.__struct_fields__
@@ -160,6 +181,9 @@ class _Stats(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     hard_pinned_bytes: int
     """Never evicted."""
     fragmentation_ppm: int
+    tasks: int
+    copy_orders: int
+    hot_objects: int
     space: SpaceStats
     counters: _Counters
     nodes: list[_Node]
@@ -175,6 +199,9 @@ def decode_stats(body: bytes) -> ClusterStats:
         writing=raw.writing,
         leases=raw.leases,
         groups=raw.groups,
+        tasks=raw.tasks,
+        copy_orders=raw.copy_orders,
+        hot_objects=raw.hot_objects,
         soft_pinned_bytes=raw.soft_pinned_bytes,
         hard_pinned_bytes=raw.hard_pinned_bytes,
         fragmentation=raw.fragmentation_ppm / 1e6,

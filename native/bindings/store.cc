@@ -105,17 +105,21 @@ void BindMasterCore(nb::module_& m) {
           "__init__",
           [](MasterCore* self, uint64_t epoch, double client_ttl_s, double lease_s,
              const std::string& eviction, const std::string& admission,
-             const std::string& placement, uint64_t stripe_bytes, uint64_t seed) {
-            const store::MasterOptions options{epoch,        client_ttl_s, lease_s,
-                                               eviction,     admission,    placement,
-                                               stripe_bytes, seed,         {}};
+             const std::string& placement, uint64_t stripe_bytes, uint64_t seed, bool repairs,
+             double hot_gets_per_s, uint32_t hot_replicas, double heat_half_life_s) {
+            const store::MasterOptions options{
+                epoch,           client_ttl_s, lease_s, eviction, admission,      placement,
+                stripe_bytes,    seed,         {},      repairs,  hot_gets_per_s, hot_replicas,
+                heat_half_life_s};
             Check(store::Validate(options));
             new (self) MasterCore(options);
           },
           nb::kw_only(), nb::arg("epoch"), nb::arg("client_ttl_s"), nb::arg("lease_s"),
           nb::arg("eviction") = "lru", nb::arg("admission") = "all",
           nb::arg("placement") = "free-ratio-first",
-          nb::arg("stripe_bytes") = store::MasterOptions{}.stripe_bytes, nb::arg("seed") = 0)
+          nb::arg("stripe_bytes") = store::MasterOptions{}.stripe_bytes, nb::arg("seed") = 0,
+          nb::arg("repairs") = true, nb::arg("hot_gets_per_s") = 0.0, nb::arg("hot_replicas") = 2,
+          nb::arg("heat_half_life_s") = 10.0)
       .def(
           "step",
           [](MasterCore& self, uint8_t type, const nb::bytes& body, double now_s,
@@ -141,7 +145,8 @@ void BindServer(nb::module_& m) {
           "start",
           [](const std::string& listen, uint64_t epoch, double client_ttl_s, double lease_s,
              const std::string& eviction, const std::string& admission,
-             const std::string& placement, uint64_t stripe_bytes, uint64_t seed) {
+             const std::string& placement, uint64_t stripe_bytes, uint64_t seed, bool repairs,
+             double hot_gets_per_s, uint32_t hot_replicas, double heat_half_life_s) {
             return Unwrap(MasterServer::Start(listen, {epoch,
                                                        client_ttl_s,
                                                        lease_s,
@@ -150,12 +155,18 @@ void BindServer(nb::module_& m) {
                                                        placement,
                                                        stripe_bytes,
                                                        seed,
-                                                       {}}));
+                                                       {},
+                                                       repairs,
+                                                       hot_gets_per_s,
+                                                       hot_replicas,
+                                                       heat_half_life_s}));
           },
           nb::arg("listen"), nb::kw_only(), nb::arg("epoch"), nb::arg("client_ttl_s"),
           nb::arg("lease_s"), nb::arg("eviction") = "lru", nb::arg("admission") = "all",
           nb::arg("placement") = "free-ratio-first",
-          nb::arg("stripe_bytes") = store::MasterOptions{}.stripe_bytes, nb::arg("seed") = 0)
+          nb::arg("stripe_bytes") = store::MasterOptions{}.stripe_bytes, nb::arg("seed") = 0,
+          nb::arg("repairs") = true, nb::arg("hot_gets_per_s") = 0.0, nb::arg("hot_replicas") = 2,
+          nb::arg("heat_half_life_s") = 10.0)
       .def_prop_ro("endpoint", &MasterServer::endpoint)
       .def("stop", [](MasterServer& self) {
         const ReleaseGil released;

@@ -199,12 +199,14 @@ template <typename A>
 auto Fields(A& a, Counters& m) {
   return a(m.puts, m.gets, m.hits, m.misses, m.evictions, m.out_of_space, m.aborts,
            m.expired_sessions, m.lost_nodes, m.fences, m.corrupt, m.evicted_bytes, m.not_admitted,
-           m.superseded, m.making_room);
+           m.superseded, m.making_room, m.repaired_copies, m.moved_copies, m.hot_copies,
+           m.asked_copies, m.failed_copies);
 }
 template <typename A>
 auto Fields(A& a, Stats& m) {
   return a(m.epoch, m.clients, m.objects, m.writing, m.leases, m.groups, m.soft_pinned,
-           m.hard_pinned, m.fragmentation, m.space, m.counters, m.nodes);
+           m.hard_pinned, m.fragmentation, m.tasks, m.copy_orders, m.hot_objects, m.space,
+           m.counters, m.nodes);
 }
 
 template <typename A>

@@ -96,8 +96,9 @@ Status Dispatch(MasterCore& core, uint8_t type, std::span<const uint8_t> body,
       return Answer<SetPin>(body, answer,
                             [&](SetPin& event) { return Flags{core.Step(event, context.now_s)}; });
     case MessageType::kTaskCreate:
+      return Answer<TaskCreate>(body, answer, step);
     case MessageType::kTaskQuery:
-      break;
+      return Answer<TaskQuery>(body, answer, step);
   }
   return Status(Code::kWire, "message type " + std::to_string(type) + " is unknown");
 }

@@ -123,6 +123,8 @@ class Inventory {
   uint32_t NextObjectOn(uint32_t slot, uint32_t& cursor, int looks) const;
   // Committed, with a copy less than it had, if it is still there; kNoIndex: no more.
   uint32_t TakeShort();
+  bool has_short() const { return !short_.empty(); }
+  void ForgetShort() { short_.clear(); }
 
   // --- room
   // What is reserved in a step is to be used, given back or kept before its end.

@@ -79,8 +79,11 @@ void Inventory::CheckObject(uint32_t index) const {
       MC_CHECK(node.allocator->TagOf(extent.block) == index, "extent of object %u", index);
       const uint32_t domain = nodes_.views()[extent.node].domain;
       const bool is_shared = std::ranges::find(before, domain) != before.end();
-      MC_CHECK(!is_shared || node.is_lost, "two copies of object %u in one domain", index);
-      own.push_back(domain);
+      const bool is_retired = object.copy(copy)[0].is_retired;
+      MC_CHECK(!is_shared || node.is_lost || is_retired, "two copies of object %u in one domain",
+               index);
+      // A copy that is retired shares with the one that replaces it.
+      if (!is_retired) own.push_back(domain);
     }
     before.insert(before.end(), own.begin(), own.end());
   }

@@ -17,10 +17,12 @@ void MasterCore::Check() const {
     MC_CHECK(is_owned || is_ending, "a lease without its session");
     for (const uint32_t index : lease.objects) ++holds[index];
   }
+  jobs_.Check();
   MC_CHECK(leases_.size() - pins == leases_by_end_.size(), "leases by end");
   uint64_t writing = 0, puts = 0;
   for (uint32_t index = 0; index < objects.record_count(); ++index) {
-    MC_CHECK(objects[index].holds == holds[index], "object %u: holds", index);
+    MC_CHECK(objects[index].holds == holds[index] + jobs_.IsCopied(index), "object %u: holds",
+             index);
     writing += objects[index].state == ObjectState::kWriting;
   }
   for (const auto& [id, session] : sessions_) puts += session.puts.table.size();

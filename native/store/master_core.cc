@@ -15,11 +15,23 @@ Status Validate(const MasterOptions& options) {
   if (!admission.ok()) return admission.status();
   const auto placement = Placer::Make(options.placement, options.seed);
   if (!placement.ok()) return placement.status();
-  if (options.stripe_bytes > 0) return Status::Ok();
-  return {Code::kInvalidArgument, "stripe_bytes is 0; it must be at least 1"};
+  if (options.stripe_bytes == 0) {
+    return {Code::kInvalidArgument, "stripe_bytes is 0; it must be at least 1"};
+  }
+  const bool is_sane = options.hot_gets_per_s >= 0 && options.heat_half_life_s > 0 &&
+                       options.hot_replicas >= 1 && options.hot_replicas <= kMaxReplicas;
+  if (is_sane) return Status::Ok();
+  return {Code::kInvalidArgument,
+          "hot_gets_per_s must not be negative, heat_half_life_s must be more than 0, and "
+          "hot_replicas from 1 to 16"};
 }
 
-MasterCore::MasterCore(const MasterOptions& options) : options_(options), inventory_(options) {
+MasterCore::MasterCore(const MasterOptions& options)
+    : options_(options),
+      inventory_(options),
+      jobs_(inventory_, options.stripe_bytes),
+      tasks_(inventory_, jobs_),
+      upkeep_(inventory_, jobs_, options) {
   auto admission = MakeAdmission(options.admission, options.admission_options);
   MC_CHECK(admission.ok(), "%s", admission.status().message().c_str());
   admission_ = std::move(admission).value();
@@ -160,10 +172,12 @@ void MasterCore::Work(int steps) {
     EndLease(ended_leases_.front());
   }
   EndOverdue(steps);
+  if (steps > 0) WorkOnCopies(steps);
 }
 
 bool MasterCore::has_background() const {
   if (inventory_.has_work() || !ended_.empty() || !ended_leases_.empty()) return true;
+  if (jobs_.has_work() || tasks_.has_work(now_s_) || upkeep_.has_work()) return true;
   if (!soft_pins_.empty() && soft_pins_.top().end_s < now_s_) return true;
   return !leases_by_end_.empty() && leases_.at(leases_by_end_.front()).end_s < now_s_;
 }
@@ -182,6 +196,7 @@ void MasterCore::Tick(double now_s) {
   inventory_.counters().expired_sessions += silent.size();
   for (const SessionId id : silent) EndSession(id);
   TickNodes(now_s);
+  upkeep_.Tick(now_s);
   Work(kSliceSteps);
 }
 
@@ -214,6 +229,9 @@ Stats MasterCore::Report() const {
   stats.groups = inventory_.groups().count();
   stats.soft_pinned = inventory_.pinned_bytes(Pin::kSoft);
   stats.hard_pinned = inventory_.pinned_bytes(Pin::kHard);
+  stats.tasks = tasks_.running();
+  stats.copy_orders = jobs_.orders();
+  stats.hot_objects = upkeep_.hot_objects();
   stats.space = SpaceOf(false);
   stats.counters = inventory_.counters();
   const NodeTable& nodes = inventory_.nodes();

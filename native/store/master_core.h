@@ -28,10 +28,13 @@
 #include <vector>
 
 #include "policy/admission.h"
+#include "store/copy_jobs.h"
+#include "store/copy_tasks.h"
 #include "store/growing_table.h"
 #include "store/inventory.h"
 #include "store/master_options.h"
 #include "store/messages.h"
+#include "store/upkeep.h"
 
 namespace mooncake::store {
 
@@ -66,6 +69,9 @@ class MasterCore {
   Objects Step(const Describe& event);
   Objects Step(const List& event);
   std::vector<bool> Step(const SetPin& event, double now_s);
+
+  TaskCreated Step(const TaskCreate& event, double now_s);
+  Tasks Step(const TaskQuery& event, double now_s);
 
   NodeReply Step(const NodeRegister& event, double now_s);
   NodeReply Step(const NodeHeartbeat& event, double now_s);
@@ -184,9 +190,14 @@ class MasterCore {
   ObjectInfo InfoOf(uint32_t index, Objects& answer);
   uint32_t NameNode(uint32_t slot, Objects& answer);
 
+  // master_copies.cc
+  void WorkOnCopies(int& steps);
+  void EndCopies();
+  void Count(const CopyJobs::End& end);
+
   // master_nodes.cc
   void RememberFenced(uint64_t peer_id);
-  NodeReply Answer(const NodeRecord& node) const;
+  NodeReply Answer(const NodeRecord& node);
   void EndPins(NodeRecord::Quarantine& quarantine);
   void LoseNode(uint32_t slot);
   void TickNodes(double now_s);
@@ -194,6 +205,9 @@ class MasterCore {
 
   const MasterOptions options_;
   Inventory inventory_;
+  CopyJobs jobs_;
+  CopyTasks tasks_;
+  Upkeep upkeep_;
   std::unique_ptr<Admission> admission_;
   std::unordered_set<NodeId> lost_nodes_;
   std::unordered_map<SessionId, Session> sessions_;

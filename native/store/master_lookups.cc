@@ -103,6 +103,7 @@ uint32_t MasterCore::AppendPlacements(const Object& object, bool readable_only,
 uint64_t MasterCore::AddLease(const Lookup& event, double now_s) {
   for (const uint32_t index : found_) {
     inventory_.Use(index);
+    upkeep_.LookedUp(index, now_s);
     inventory_.Hold(index);
   }
   const uint64_t id = ++last_lease_;

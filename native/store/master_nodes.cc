@@ -19,9 +19,10 @@ void MasterCore::RememberFenced(uint64_t peer_id) {
   fenced_peers_.insert(peer_id);
 }
 
-NodeReply MasterCore::Answer(const NodeRecord& node) const {
+NodeReply MasterCore::Answer(const NodeRecord& node) {
   NodeReply reply{true, options_.epoch, options_.client_ttl_s, {}, {}};
   for (const auto& [peer_id, quarantine] : node.quarantine) reply.fence.push_back(peer_id);
+  jobs_.AppendOrders(node.id, reply.orders);
   return reply;
 }
 
@@ -43,6 +44,7 @@ NodeReply MasterCore::Step(const NodeRegister& event, double now_s) {
   Work(kSettleSteps);
   NodeRecord& node = nodes[nodes.Add(event, now_s)];
   node.lost_s = now_s + kLostAfter * options_.client_ttl_s;
+  upkeep_.NodeCame();
   return Answer(node);
 }
 
@@ -52,7 +54,9 @@ NodeReply MasterCore::Step(const NodeHeartbeat& event, double now_s) {
   const uint32_t slot = nodes.Find(event.node);
   if (slot == kNoIndex) return {false, options_.epoch, options_.client_ttl_s, {}, {}};
   NodeRecord& node = nodes[slot];
-  if (node.state == NodeState::kSuspected) nodes.SetState(slot, NodeState::kOnline);
+  if (node.state == NodeState::kSuspected) {
+    nodes.SetState(slot, tasks_.IsDraining(node.id) ? NodeState::kDraining : NodeState::kOnline);
+  }
   node.seen_s = now_s;
   node.lost_s = now_s + kLostAfter * options_.client_ttl_s;
   for (const uint64_t peer_id : event.fenced) {
@@ -61,6 +65,7 @@ NodeReply MasterCore::Step(const NodeHeartbeat& event, double now_s) {
     EndPins(found->second);
     inventory_.FreeFenced(slot, peer_id);
   }
+  for (const CopyResult& result : event.finished) jobs_.Heard(node.id, result);
   Work(kSettleSteps);
   return Answer(node);
 }
@@ -107,7 +112,10 @@ void MasterCore::LoseNode(uint32_t slot) {
   lost_nodes_.insert(node.id);
   for (auto& [peer_id, quarantine] : node.quarantine) EndPins(quarantine);
   node.quarantine.clear();
+  const NodeId id = node.id;
   inventory_.LoseNode(slot);
+  jobs_.Lost(id, "node '" + node.name + "'");
+  tasks_.Lost(id);
 }
 
 }  // namespace mooncake::store

@@ -19,6 +19,10 @@ struct MasterOptions {
   uint64_t stripe_bytes = 64ull << 20;  // a larger object is cut into stripes of about this size
   uint64_t seed = 0;                    // of the hash of keys, and of placement at random
   AdmissionOptions admission_options{};
+  bool repairs = true;           // objects that have lost copies get others
+  double hot_gets_per_s = 0;     // of one object, from which on it gets further copies; 0: never
+  uint32_t hot_replicas = 2;     // copies that it may then have in all
+  double heat_half_life_s = 10;  // after which a lookup counts half
 };
 
 // kInvalidArgument, which says what there is, for a name that is not known.

@@ -84,6 +84,7 @@ void MasterServer::Run() {
         Serve(fd, events[at].events);
       }
     }
+    if (core_.has_background()) core_.RunSlice(MonotonicSeconds());
   }
 }
 
@@ -93,6 +94,7 @@ int MasterServer::Wait(std::span<epoll_event> events, bool has_served) {
   const auto wait = [&](int wait_ms) {
     return epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wait_ms);
   };
+  if (core_.has_background()) return wait(0);
   if (has_served) {
     Spin spin;
     do {

@@ -303,12 +303,17 @@ struct Counters {
   uint64_t puts = 0, gets = 0, hits = 0, misses = 0, evictions = 0, out_of_space = 0, aborts = 0;
   uint64_t expired_sessions = 0, lost_nodes = 0, fences = 0, corrupt = 0;
   uint64_t evicted_bytes = 0, not_admitted = 0, superseded = 0, making_room = 0;
+  // Copies made in the background: in place of lost ones, off a node, of hot objects, by copy
+  // tasks.
+  uint64_t repaired_copies = 0, moved_copies = 0, hot_copies = 0, asked_copies = 0;
+  uint64_t failed_copies = 0;
 };
 struct Stats {
   uint64_t epoch = 0;
   uint64_t clients = 0, objects = 0, writing = 0, leases = 0, groups = 0;
   uint64_t soft_pinned = 0, hard_pinned = 0;  // bytes
   double fragmentation = 0;                   // share of the free bytes beyond the largest extents
+  uint64_t tasks = 0, copy_orders = 0, hot_objects = 0;  // under way, now
   Space space;
   Counters counters;
   std::vector<NodeStats> nodes;

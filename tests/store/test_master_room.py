@@ -223,7 +223,7 @@ def test_a_name_that_is_not_known_is_refused_with_those_that_are(options):
 
 
 def test_a_corrupt_copy_goes_alone_and_stays_while_it_is_read():
-    store = Store(nodes=2)
+    store = Store(nodes=2, repairs=False)
     store.put(b"k", replicas=2)
     lease = store.lookup(b"k").lease
     corrupt = wire.Corrupt(b"k", store.describe(b"k").generation, 1)

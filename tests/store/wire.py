@@ -240,6 +240,45 @@ class SetPin(Message):
     keys: list[bytes]
 
 
+COPY, MOVE, DRAIN = range(3)
+RUNNING, TASK_DONE, TASK_FAILED, TASK_CANCELLED = range(4)
+
+
+class TaskCreate(Message):
+    kind: int
+    key: bytes = b""
+    source: bytes = b""
+    targets: list[bytes] = []
+
+
+class TaskCreated(Message):
+    task: int
+    problem: bytes
+
+
+class TaskQuery(Message):
+    tasks: list[int] = []
+    is_cancel: bool = False
+
+
+class TaskInfo(Message):
+    task: int
+    kind: int
+    state: int
+    key: bytes
+    source: bytes
+    done_objects: int
+    total_objects: int
+    done_bytes: int
+    total_bytes: int
+    age_us: int
+    problem: bytes
+
+
+class Tasks(Message):
+    tasks: list[TaskInfo]
+
+
 class NodeRegister(Message):
     node: int
     epoch: int
@@ -259,6 +298,13 @@ class CopyOrder(Message):
     size_bytes: int
     part_bytes: int
     checksums: bytes
+
+
+def sources(order):
+    """Return (node, offset) of each source of an order."""
+    return [
+        (order.nodes[at].node, offset) for at, offset in struct.iter_unpack("<IQ", order.sources)
+    ]
 
 
 class CopyResult(Message):
@@ -309,6 +355,11 @@ class Counters(Message):
     not_admitted: int
     superseded: int
     making_room: int
+    repaired_copies: int
+    moved_copies: int
+    hot_copies: int
+    asked_copies: int
+    failed_copies: int
 
 
 class Stats(Message):
@@ -321,6 +372,9 @@ class Stats(Message):
     soft_pinned: int
     hard_pinned: int
     fragmentation_ppm: int
+    tasks: int
+    copy_orders: int
+    hot_objects: int
     space: Space
     counters: Counters
     nodes: list[NodeStats]
@@ -338,6 +392,8 @@ ANSWERS = {
     Corrupt: (12, None),
     NodeRegister: (13, NodeReply),
     NodeHeartbeat: (14, NodeReply),
+    TaskCreate: (20, TaskCreated),
+    TaskQuery: (21, Tasks),
     Describe: (17, Objects),
     List: (18, Objects),
     SetPin: (19, Flags),

@@ -59,7 +59,8 @@ class Settings:
     def core(self):
         """What the master is told."""
         names = ("epoch", "client_ttl_s", "lease_s", "eviction", "admission", "placement")
-        return {name: getattr(self, name) for name in (*names, "stripe_bytes")}
+        told = {name: getattr(self, name) for name in (*names, "stripe_bytes")}
+        return told | {"repairs": False}  # test_copies.py is about what goes on in the background
 
 
 def draw(rng: random.Random) -> Settings:
