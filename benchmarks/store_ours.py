@@ -26,34 +26,25 @@ class Store:
         engine = TransferEngine(TransferConfig(same_host=options.get("same_host", "shm")))
         self._segment = engine.create_segment(SPAN_BYTES)
         self.address = self._segment.address
-        self._view = self._segment.buffer
         self._client = StoreClient(engine, config)
 
     def put(self, key: str, address: int, size: int) -> bool:
         try:
-            writer = self._client.open_write(key, size_bytes=size)
+            return bool(self._client.put_from(key, array("Q", [address]), array("Q", [size])))
         except OutOfSpace:
             return False
-        if writer is None:
-            return False
-        with writer:
-            writer.write_part(0, array("Q", [address]), array("Q", [size]))
-            writer.commit()
-        return True
 
     def get(self, key: str, address: int, size: int) -> bool:
-        return self._client.get_into(key, self._at(address, size)) == size
+        where, room = array("Q", [address]), array("Q", [size])
+        return self._client.get_into_memory(key, where, room) == size
 
     def put_many(self, keys: list[str], addresses: list[int], size: int) -> bool:
-        values = [self._at(address, size) for address in addresses]
-        return all(self._client.batch_put(zip(keys, values, strict=True)))
+        lengths = array("Q", [size]) * len(keys)
+        return all(self._client.batch_put_from(keys, array("Q", addresses), lengths))
 
     def get_many(self, keys: list[str], addresses: list[int], size: int) -> bool:
-        lengths, is_right = array("Q", [size]), True
-        with self._client.open_read(keys) as reader:
-            for index, address in enumerate(addresses):
-                is_right &= reader.read_part(index, 0, array("Q", [address]), lengths)
-        return is_right
+        room = array("Q", [size]) * len(keys)
+        return set(self._client.batch_get_into(keys, array("Q", addresses), room)) == {size}
 
     def exists(self, key: str) -> bool:
         return self._client.exists(key)
@@ -67,7 +58,3 @@ class Store:
 
     def memcpy(self, size: int, seconds: float) -> float:
         return _native.memcpy_rate(1, size, SPAN_BYTES, seconds) / size
-
-    def _at(self, address: int, size: int) -> memoryview:
-        start = address - self.address
-        return self._view[start : start + size]

@@ -29,8 +29,8 @@ class Slot:
     def __init__(self, memory: memoryview, address: int, size_bytes: int) -> None:
         starts = range(0, len(memory), size_bytes)
         self.views = [memory[start : start + size_bytes] for start in starts]
-        self.addresses = [address + start for start in starts]
-        self.lengths = [size_bytes] * len(starts)
+        self.addresses = array("Q", (address + start for start in starts))
+        self.lengths = array("Q", [size_bytes]) * len(starts)
 
 
 class Arena:
@@ -81,21 +81,17 @@ class ZeroCopy:
 
     def put(self, keys: Sequence[bytes], slot: Slot) -> list[bool]:
         """See Access."""
-        if len(keys) > 1:
-            return _are_stored(self._client, keys, slot)
-        writer = self._client.open_write(keys[0], size_bytes=slot.lengths[0])
-        if writer is None:
-            return [False]
-        with writer:
-            writer.write_part(0, array("Q", slot.addresses), array("Q", slot.lengths))
-            writer.commit()
-        return [True]
+        lengths = slot.lengths
+        if len(keys) == 1:
+            return [bool(self._client.put_from(keys[0], slot.addresses, lengths))]
+        return list(map(bool, self._client.batch_put_from(keys, slot.addresses, lengths)))
 
     def get(self, keys: Sequence[bytes], slot: Slot) -> list[Value | None]:
         """See Access."""
+        sizes = self._client.batch_get_into(keys, slot.addresses, slot.lengths)
         return [
-            None if (size := self._client.get_into(key, view)) is None else view[:size]
-            for key, view in zip(keys, slot.views, strict=True)
+            None if size is None else view[:size]
+            for size, view in zip(sizes, slot.views, strict=True)
         ]
 
 
@@ -107,12 +103,8 @@ class PlainBytes:
 
     def put(self, keys: Sequence[bytes], slot: Slot) -> list[bool]:
         """See Access."""
-        return _are_stored(self._client, keys, slot)
+        return list(map(bool, self._client.batch_put(zip(keys, slot.views, strict=True))))
 
     def get(self, keys: Sequence[bytes], slot: Slot) -> list[Value | None]:
         """See Access."""
         return list(self._client.batch_get(keys))
-
-
-def _are_stored(client: StoreClient, keys: Sequence[bytes], slot: Slot) -> list[bool]:
-    return list(map(bool, client.batch_put(zip(keys, slot.views, strict=True))))
