@@ -63,7 +63,8 @@ void Haul::Finish(Load& load) {
     while (!load.transfer->done()) (void)load.transfer->Wait(Deadline::After(60));
     load.status = *load.transfer->Wait(Deadline::After(0));
   }
-  if (load.status.ok() || load.segment == nullptr || IsCallersFault(load.status)) return;
+  if (load.status.ok()) return context_.segments.Praise(load.node.node);
+  if (load.segment == nullptr || IsCallersFault(load.status)) return;
   if (load.status.is_dirty() && IsQuiet(load)) {
     load.status = Status(load.status.code(), load.status.message());
   }

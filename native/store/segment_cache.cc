@@ -3,12 +3,6 @@
 #include <algorithm>
 
 namespace mooncake::store {
-namespace {
-
-constexpr double kDead_s = 1;
-constexpr double kOpen_s = 2;
-
-}  // namespace
 
 std::shared_ptr<SegmentCache::Entry> SegmentCache::EntryOf(const Key& key) {
   std::lock_guard lock(mutex_);
@@ -17,13 +11,9 @@ std::shared_ptr<SegmentCache::Entry> SegmentCache::EntryOf(const Key& key) {
   return entry;
 }
 
-bool SegmentCache::IsDead(NodeId node) {
+double SegmentCache::PatienceFor(NodeId node) {
   std::lock_guard lock(mutex_);
-  const auto dead = dead_until_s_.find(node);
-  if (dead == dead_until_s_.end()) return false;
-  if (MonotonicSeconds() < dead->second) return true;
-  dead_until_s_.erase(dead);
-  return false;
+  return health_.PatienceFor(node, MonotonicSeconds());
 }
 
 std::shared_ptr<RemoteSegment> SegmentCache::Find(const Key& key) {
@@ -41,12 +31,13 @@ Result<std::shared_ptr<RemoteSegment>> SegmentCache::Open(const NodeAddress& nod
   if (was_current) {
     const auto entry = EntryOf(key);
     std::lock_guard opening(entry->opening);
-    // Asked after the wait for the lock: whoever had it may have found the node dead.
-    if (IsDead(node.node)) {
+    if (entry->segment != nullptr) return entry->segment;
+    // Asked after the wait for the lock: whoever had it may have found that the node fails.
+    const double patience_s = PatienceFor(node.node);
+    if (patience_s == 0) {
       return Status(Code::kPeerUnreachable, "the node at " + node.endpoint + " failed just now");
     }
-    if (entry->segment != nullptr) return entry->segment;
-    const double wait_s = std::min(deadline.seconds_left(), kOpen_s);
+    const double wait_s = std::min(deadline.seconds_left(), patience_s);
     auto opened = engine_->OpenSegment(node.endpoint, node.node, Deadline::After(wait_s));
     if (!opened.ok()) {
       Drop(node.node, opened.status());
@@ -72,14 +63,25 @@ bool SegmentCache::IsNear(const NodeAddress& node) {
 
 void SegmentCache::Drop(NodeId node, const Status& why) {
   std::lock_guard lock(mutex_);
-  if (why.code() != Code::kFenced) dead_until_s_[node] = MonotonicSeconds() + kDead_s;
+  if (why.code() != Code::kFenced) {
+    health_.Fail(node, MonotonicSeconds());
+    has_failed_.store(true);
+  }
   std::erase_if(entries_, [node](const auto& entry) { return entry.first.first == node; });
+}
+
+void SegmentCache::Praise(NodeId node) {
+  if (!has_failed_.load()) return;
+  std::lock_guard lock(mutex_);
+  health_.Work(node);
+  has_failed_.store(!health_.is_empty());
 }
 
 void SegmentCache::Clear() {
   std::lock_guard lock(mutex_);
   entries_.clear();
-  dead_until_s_.clear();
+  health_.Clear();
+  has_failed_.store(false);
 }
 
 }  // namespace mooncake::store

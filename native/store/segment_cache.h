@@ -1,9 +1,10 @@
-// SegmentCache: the remote segments that this process has opened, each once. A segment that could
-// not be reached is remembered for a moment, so that one dead node does not slow every call.
+// SegmentCache: the remote segments that this process has opened, each once. A node that could
+// not be reached is left alone for a while, so that it does not slow every call.
 //
 // Thread safety: all methods may be called by any thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "store/messages.h"
+#include "store/node_health.h"
 #include "transfer/engine.h"
 
 namespace mooncake::store {
@@ -29,6 +31,8 @@ class SegmentCache {
   // An operation on it failed: the next one opens it anew; in a moment, unless it was this process
   // that was refused.
   void Drop(NodeId node, const Status& why);
+  // One has moved bytes: it is no longer left alone.
+  void Praise(NodeId node);
   // All that was opened is of an earlier epoch.
   void Clear();
 
@@ -41,12 +45,13 @@ class SegmentCache {
 
   std::shared_ptr<Entry> EntryOf(const Key& key);
   std::shared_ptr<RemoteSegment> Find(const Key& key);
-  bool IsDead(NodeId node);
+  double PatienceFor(NodeId node);
 
   const std::shared_ptr<Engine> engine_;
   std::mutex mutex_;
   std::map<Key, std::shared_ptr<Entry>> entries_;
-  std::map<NodeId, double> dead_until_s_;
+  NodeHealth health_;
+  std::atomic<bool> has_failed_{false};  // some node, lately
 };
 
 }  // namespace mooncake::store

@@ -1,12 +1,13 @@
-"""Who is alive, and only seems not to be."""
+"""Who is alive, who only seems not to be, and what one bad node costs the others."""
 
 import time
 
 import pytest
 
+from tests.store.fire.lender import Lender
 from tests.store.fire.stage import MIB, Stage
 from tests.store.fire.stepper import content
-from tests.store.processes import TTL_S, eventually
+from tests.store.processes import TTL_S, Cluster, eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -77,3 +78,48 @@ def test_an_interpreter_that_never_pauses_keeps_its_session_and_its_leases():
         assert (stats.expired_sessions, stats.lost_nodes) == (0, 0)
     finally:
         stage.close()
+
+
+@pytest.fixture
+def pair():
+    """A store of a node and a lender, which has more room and is given the first copies."""
+    cluster = Cluster("network", nodes=1, capacity="8 MiB")
+    lender = Lender(cluster.rpc, 16 * MIB, cluster.ttl_s)
+    cluster.await_nodes(2)
+    yield cluster, lender
+    lender.close()
+    cluster.close()
+
+
+def times_of(client, seconds):
+    """Read for so long; return how long each read took, the shortest first."""
+    times, number, end = [], 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        number = (number + 1) % KEYS
+        start = time.perf_counter()
+        value = client.get(f"both-{number}")
+        times.append(time.perf_counter() - start)
+        assert value is not None
+    return sorted(times)
+
+
+def p99(times):
+    return times[len(times) * 99 // 100]
+
+
+def test_a_node_that_accepts_and_never_answers_slows_only_the_first_reads(pair):
+    cluster, lender = pair
+    client = cluster.new_client(replicas=2, timeout_s=1.0)
+    put_all(client, "both")
+    before = times_of(client, 2)
+    lender.relay.stall()
+    while client.read_faults["unreachable"] == 0:
+        assert hits(client, "both") == KEYS
+    after = times_of(client, 6)
+    assert p99(after) < 2 * max(p99(before), 0.005)
+    lost_s = sum(each for each in after if each > 0.05)
+    assert lost_s < 1, f"of 6 s, reads that waited for it took {lost_s:.2f}"
+    lender.relay.resume()
+    faults = client.read_faults["unreachable"]
+    assert hits(client, "both") == KEYS
+    assert faults > 0
