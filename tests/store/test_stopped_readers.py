@@ -1,10 +1,13 @@
 """Clients that stand still in the middle of a read, until others use the memory."""
 
+import time
+
 import pytest
 
 from tests.store.fire.moments import PLACES as POINTS
 from tests.store.fire.stage import MIB, PLACES
 from tests.store.fire.stepper import content
+from tests.store.processes import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -23,7 +26,7 @@ def stop_in_one_read(stage, reader):
             reader.stop()
         return
     progress = stage.progress_of(reader, LARGE)
-    for _ in range(20):
+    for _ in range(100):
         progress.mark()
         reader.say(["read_part", [0]])
         progress.await_change()
@@ -69,3 +72,34 @@ def test_a_reader_that_stood_still_misses_once_others_use_the_memory(stage):
         assert False not in hits
         assert hits.count(True) >= 200
     assert stage.client.stats().corrupt == 0
+
+
+def test_what_a_holder_that_stood_still_views_is_not_used_again_until_it_lets_go(stage):
+    holder, victim = stage.new_steppers((1, 4 * MIB), (1, 4 * MIB))
+    for key, one in (("seen", holder), ("seen-by-the-victim", victim)):
+        assert stage.client.put(key, content(key, 4 * MIB))
+        assert one.tell(["open_view", [key]]) == {"value": stage.is_network}
+    holder.stop()
+    victim.stop()
+    stage.await_expelled(2)
+    stage.fill("over")
+    assert stage.verify("over") >= PLACES - 45
+    there = stage.client.batch_exists(["seen", "seen-by-the-victim", "nothing"])
+    assert there == [not stage.is_network] * 2 + [False], stage.client.stats()
+    victim.kill()
+    holder.resume()
+    assert holder.tell(["look", []]) == HIT
+    assert holder.tell(["get", ["over-300", MIB // 4]]) == HIT
+
+    def press():
+        stage.fill(f"press-{time.monotonic()}")
+        return not stage.client.exists("seen-by-the-victim")
+
+    eventually(press, "what the victim viewed is free")
+    assert holder.tell(["look", []]) == HIT
+    assert holder.tell(["close_view", []]) == MISS
+    stage.fill("once-more")
+    assert not stage.client.exists("seen")
+    assert stage.verify("once-more") >= PLACES - 10
+    stats = stage.client.stats()
+    assert (stats.corrupt, stats.quarantined_bytes) == (0, 0)

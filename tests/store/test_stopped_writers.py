@@ -17,7 +17,7 @@ def stop_in_the_payload(stage, writer):
     """Stop it while one write moves 24 MiB."""
     progress = stage.progress()
     assert writer.tell(["put", ["warm", MIB]]) == {"value": True}
-    for number in range(20):
+    for number in range(100):
         assert writer.tell(["open_write", [f"large-{number}"]]) == {"value": True}
         progress.mark()
         writer.say(["write_part", [0]])
@@ -87,7 +87,8 @@ def test_a_writer_that_stood_still_at_any_moment_changes_nothing_of_what_came_af
         for writer in writers:
             writer.resume()
         assert "error" in in_payload.hear()
-        assert "error" in before_header.hear()
+        opened = before_header.hear()
+        assert "error" in opened or "error" in before_header.tell(["write_part", [0]])
         assert "error" in no_payload.tell(["write_part", [0]])
         assert "error" in half.tell(["write_part", [1]])
         assert "error" in at_end.tell(["commit", []])
@@ -113,7 +114,7 @@ def test_writers_that_stood_still_at_random_moments_change_nothing(stage):
         takes_s = time.perf_counter() - start
     for number, writer in enumerate(writers):
         assert writer.tell(["open_write", [f"random-{number}"]]) == {"value": True}
-        end = time.perf_counter() + rng.uniform(0, takes_s)
+        end = time.perf_counter() + (rng.uniform(0, takes_s) if number else 0)
         writer.say(["write_and_commit", []])
         while time.perf_counter() < end:
             pass

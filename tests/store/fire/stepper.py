@@ -30,7 +30,7 @@ class Stepper:
         self.client = StoreClient(self.engine, msgspec.convert(client, StoreClientConfig))
         self.size, self.parts = size, parts
         self.memory = self.engine.create_segment(size)
-        self.writer = self.reader = None
+        self.writer = self.reader = self.view = None
 
     def where(self):
         """Return where others find the memory that is read into."""
@@ -83,6 +83,20 @@ class Stepper:
         """Read all of an object at once; None: a miss, False: other bytes than were put."""
         value = self.client.get(key)
         return None if value is None else value == content(key, size)
+
+    def open_view(self, key):
+        """Look at an object of this size in place; whether it is a copy."""
+        self.key, self.view = key, self.client.view(key)
+        return self.view.is_copy
+
+    def look(self):
+        """Return whether the view shows what was put."""
+        with self.view.buffer as shown:
+            return bytes(shown) == content(self.key, self.size)
+
+    def close_view(self):
+        """Let go of it."""
+        self.view.close()
 
     def faults(self):
         """Return the client's misses by cause."""
