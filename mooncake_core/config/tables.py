@@ -148,6 +148,15 @@ class MasterConfig(Table, frozen=True):
     stripe: Size = "64 MiB"
     """A larger object is cut into pieces of about this size, spread over the nodes. Less: large
     objects find room in smaller gaps and are read from more nodes at once, with more messages."""
+    repairs: bool = True
+    """An object that has lost a copy, to a fault or a node, gets another in the background."""
+    hot_gets_per_s: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
+    """An object that is looked up more often gets a copy more, in another domain, where there is
+    room; all such copies together take at most a tenth of the pool. 0: never."""
+    hot_replicas: Annotated[int, Meta(ge=1, le=16)] = 2
+    """Copies that a hot object may have in all."""
+    heat_half_life_s: PositiveSeconds = 10.0
+    """After which a lookup counts half. Less: sooner hot and sooner forgotten."""
 
     def __post_init__(self) -> None:
         """Refuse a stripe that is no size."""

@@ -64,6 +64,10 @@ def _start(config: MasterConfig) -> _native.MasterServer:
             placement=config.placement,
             stripe_bytes=config.stripe_bytes,
             seed=secrets.randbits(64),
+            repairs=config.repairs,
+            hot_gets_per_s=config.hot_gets_per_s,
+            hot_replicas=config.hot_replicas,
+            heat_half_life_s=config.heat_half_life_s,
         )
     except _native.Error as error:
         raise ConfigError(f"--listen: {error.args[1]}; use another port") from error

@@ -173,13 +173,9 @@ class _Stats(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     objects: int
     writing: int
     leases: int
-    """Of open reads and views."""
     groups: int
-    """Of objects that live and die together."""
     soft_pinned_bytes: int
-    """Evicted only when nothing else is left."""
     hard_pinned_bytes: int
-    """Never evicted."""
     fragmentation_ppm: int
     tasks: int
     copy_orders: int

@@ -21,7 +21,9 @@ def test_the_names_of_policies_are_those_that_there_are() -> None:
 def test_the_defaults_are_the_native_ones() -> None:
     signature = _native.MasterServer.start.__doc__ or ""
     config = MasterConfig()
-    for name in ("eviction", "admission", "placement", "stripe_bytes"):
+    own = ("listen", "admin", "client_ttl_s", "lease_s", "stripe")
+    names = [key.name for key in describe(MasterConfig) if key.name not in own]
+    for name in [*names, "stripe_bytes"]:
         value = getattr(config, name)
         assert f"{name}: " in signature and f"= {value!r}" in signature
 
@@ -33,6 +35,9 @@ def test_the_defaults_are_the_native_ones() -> None:
         ('stripe = "large"', "'large' is not a size"),
         ('eviction = "mru"', "eviction: "),
         ('placement = "best"', "placement: "),
+        ("hot_gets_per_s = nan", "hot_gets_per_s: "),
+        ("hot_replicas = 0", "hot_replicas: "),
+        ("heat_half_life_s = 0", "heat_half_life_s: "),
     ],
 )
 def test_what_cannot_be_is_refused(line: str, problem: str, tmp_path: Path) -> None:
