@@ -493,6 +493,14 @@ class Placement:
     def place(self, nodes: Sequence[NodeView], *, bytes: int, copies: int = 1, host: int = 4294967295, preferred: Sequence[str] = []) -> list[int]:
         """Return the indices of the nodes that get a copy."""
 
+def create_task(client: MasterClient, *, kind: int, key: bytes, source: str, targets: Sequence[str], timeout_s: float) -> tuple[int, str]:
+    """Return the task's number, or 0 and why there is none."""
+
+def query_tasks(client: MasterClient, *, tasks: Sequence[int], is_cancel: bool, timeout_s: float) -> bytes:
+    """
+    Return the msgpack body of the answer; no tasks: all that are remembered.
+    """
+
 class PathProbe:
     """What native/transfer/probe.h found of one path."""
 

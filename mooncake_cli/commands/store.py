@@ -1,6 +1,6 @@
 """`mooncake store`: the store node, and as subcommands what is done with a store."""
 
-from mooncake_cli.commands import store_bench, store_objects
+from mooncake_cli.commands import store_bench, store_objects, store_tasks
 from mooncake_cli.daemon import daemon_group
 
 command = daemon_group(
@@ -15,3 +15,5 @@ command.command("ls")(store_objects.list_command)
 command.command("put")(store_objects.put_command)
 command.command("get")(store_objects.get_command)
 command.command("rm")(store_objects.remove_command)
+command.command("drain")(store_tasks.drain)
+command.command("tasks")(store_tasks.tasks)

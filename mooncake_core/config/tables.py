@@ -180,6 +180,9 @@ class StoreConfig(Table, frozen=True):
     domain: Annotated[str, Meta(max_length=64)] = ""
     """What fails at once with it: a host, a rack. Two copies of an object are never in one domain.
     Empty: the host."""
+    drain_s: Annotated[float, Meta(ge=0, le=86_400)] = 0.0
+    """When it is told to stop (SIGTERM, Ctrl-C), how long it may first take to move what it holds
+    to other nodes, as far as that has room there; 0: it leaves at once."""
     transfer: TransferConfig = TransferConfig()
 
     def __post_init__(self) -> None:

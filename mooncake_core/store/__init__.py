@@ -5,6 +5,7 @@ from mooncake_core.store.described import ObjectDescription
 from mooncake_core.store.objects import ObjectReader, ObjectView, ObjectWriter
 from mooncake_core.store.options import Key, Link, PinKind, PutOptions, PutResult
 from mooncake_core.store.stats import ClusterStats, NodeStats
+from mooncake_core.store.tasks import StoreAdmin, TaskStatus
 
 __all__ = [
     "ClusterStats",
@@ -18,5 +19,7 @@ __all__ = [
     "PinKind",
     "PutOptions",
     "PutResult",
+    "StoreAdmin",
     "StoreClient",
+    "TaskStatus",
 ]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from mooncake_core.config import StoreConfig
 from mooncake_core.errors import ConfigError
 from mooncake_core.native import _native
+from mooncake_core.store.tasks import drain_for
 from mooncake_core.transfer import TransferEngine
 
 _log = logging.getLogger(__name__)
@@ -18,6 +19,8 @@ async def serve_store(
     config: StoreConfig, *, ready: Callable[[dict[str, str]], None], stop: asyncio.Event
 ) -> None:
     """Lend `config.capacity` of memory until `stop` is set. The master may come and go.
+
+    With `config.drain_s` it first lets others take over what it holds.
 
     Args:
         config: whose store, how much memory, and where peers reach it.
@@ -29,7 +32,8 @@ async def serve_store(
     """
     engine = TransferEngine(config.transfer)
     try:
-        node = await asyncio.get_running_loop().run_in_executor(None, _start, engine, config)
+        loop = asyncio.get_running_loop()
+        node = await loop.run_in_executor(None, _start, engine, config)
         try:
             _log.info(
                 "offers %s on %s to the master at %s, whenever it is there",
@@ -39,10 +43,23 @@ async def serve_store(
             )
             ready({"transfer": engine.endpoint})
             await stop.wait()
+            if config.drain_s > 0:
+                name = config.name or engine.endpoint
+                await loop.run_in_executor(None, _drain, config.master, name, config.drain_s)
         finally:
             node.close()
     finally:
         engine.close()
+
+
+def _drain(master: str, name: str, longest_s: float) -> None:
+    """Let others take over what a node holds; logs what was left."""
+    _log.info("%s is drained before it leaves, for at most %g s", name, longest_s)
+    left = drain_for(master, name, longest_s)
+    if left:
+        _log.warning("%s leaves before it is empty: %s", name, left)
+    else:
+        _log.info("%s is empty", name)
 
 
 def _start(engine: TransferEngine, config: StoreConfig) -> _native.StoreNode:

@@ -220,6 +220,7 @@ void bind_store(nb::module_& m) {
   BindStoreObjects(m);
   BindStoreClient(m);
   BindPlacement(m);
+  BindTasks(m);
 }
 
 }  // namespace mooncake

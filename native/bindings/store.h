@@ -8,5 +8,6 @@ namespace mooncake {
 void BindStoreClient(nanobind::module_& m);
 void BindStoreObjects(nanobind::module_& m);
 void BindPlacement(nanobind::module_& m);
+void BindTasks(nanobind::module_& m);
 
 }  // namespace mooncake

@@ -86,7 +86,7 @@ class Cluster:
         addresses = self.master.hear()
         self.rpc, self.admin = addresses["rpc"], addresses["admin"]
 
-    def launch_node(self):
+    def launch_node(self, **config):
         name = f"node-{self.launched}"
         self.launched += 1
         return self.run(
@@ -96,6 +96,7 @@ class Cluster:
             transfer=self.transfer,
             name=name,
             domain=name,
+            **config,
         )
 
     def start_node(self):

@@ -1,0 +1,175 @@
+"""What the store does in the background when it is asked to: copies, moves, drains."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Literal
+
+from msgspec import Struct, msgpack
+
+from mooncake_core.errors import StoreError
+from mooncake_core.native import _native, native_errors
+
+TaskKind = Literal["copy", "move", "drain"]
+TaskState = Literal["running", "done", "failed", "cancelled"]
+_KINDS: tuple[TaskKind, ...] = ("copy", "move", "drain")
+_STATES: tuple[TaskState, ...] = ("running", "done", "failed", "cancelled")
+_POLL_S = 0.1
+
+
+class TaskStatus(Struct, frozen=True, kw_only=True):
+    """One task, as of now."""
+
+    task: int
+    kind: TaskKind
+    state: TaskState
+    key: str
+    """Of copies and moves; bytes that are no text are replaced."""
+    source: str
+    """The node that is drained or moved from, by name."""
+    done_objects: int
+    total_objects: int
+    """Of a drain, extents: an object in several stripes counts more than once."""
+    done_bytes: int
+    total_bytes: int
+    age_s: float
+    problem: str
+    """Why it failed, or what it waits for."""
+
+
+class _Task(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    task: int
+    kind: int
+    state: int
+    key: bytes
+    source: bytes
+    done_objects: int
+    total_objects: int
+    done_bytes: int
+    total_bytes: int
+    age_us: int
+    problem: bytes
+
+
+class _Tasks(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    tasks: list[_Task]
+
+
+class StoreAdmin:
+    """Asks a master for background tasks. Calls block; any thread may make them.
+
+    All of them raise StoreUnavailable while the master is away. The message of a StoreError says
+    why a task was refused.
+    """
+
+    def __init__(self, master: str, *, timeout_s: float = 5.0) -> None:
+        """Ask the master at `master`, host:port of its RPC address; it need not be there yet."""
+        self._client = _native.MasterClient(master)
+        self._timeout_s = timeout_s
+
+    def copy(self, key: bytes | str, targets: Iterable[str] = ()) -> int:
+        """Make one copy more on each of these nodes, or on one that has room; returns the task.
+
+        Raises:
+            StoreError: there is no such object or node.
+        """
+        return self._create("copy", key, "", targets)
+
+    def move(self, key: bytes | str, source: str, target: str = "") -> int:
+        """Move the copy that node `source` has to `target`, or to where there is room.
+
+        Readers of before finish where they are. Returns the task.
+
+        Raises:
+            StoreError: there is no such object or node.
+        """
+        return self._create("move", key, source, [target] if target else [])
+
+    def drain(self, node: str) -> int:
+        """Move all that a node has to others, evicting nothing; it takes nothing new.
+
+        Once it is empty it may leave. If some has no room elsewhere the task fails and says how
+        much, and the node takes objects again. Returns the task.
+
+        Raises:
+            StoreError: there is no such node.
+        """
+        return self._create("drain", b"", node, ())
+
+    def tasks(self) -> list[TaskStatus]:
+        """Return those that run, and the last thousand that have ended."""
+        return self._query([], is_cancel=False)
+
+    def task(self, task: int) -> TaskStatus | None:
+        """Return how far a task is; None: it is not known, or forgotten."""
+        return next(iter(self._query([task], is_cancel=False)), None)
+
+    def cancel_task(self, task: int) -> TaskStatus | None:
+        """End a task where it is: what was copied stays. One that has ended stays as it is."""
+        return next(iter(self._query([task], is_cancel=True)), None)
+
+    def wait(self, task: int, timeout_s: float) -> TaskStatus:
+        """Wait until a task has ended, or the time is over; returns how far it is then.
+
+        Raises:
+            StoreError: the task is not known.
+        """
+        end_s = time.monotonic() + timeout_s
+        while True:
+            status = self.task(task)
+            if status is None:
+                raise StoreError(f"task {task} is not known; the master may have started again")
+            if status.state != "running" or time.monotonic() >= end_s:
+                return status
+            time.sleep(_POLL_S)
+
+    def _create(self, kind: TaskKind, key: bytes | str, source: str, targets: Iterable[str]) -> int:
+        with native_errors:
+            task, problem = _native.create_task(
+                self._client,
+                kind=_KINDS.index(kind),
+                key=key.encode() if isinstance(key, str) else bytes(key),
+                source=source,
+                targets=list(targets),
+                timeout_s=self._timeout_s,
+            )
+        if not task:
+            raise StoreError(f"{kind}: {problem}")
+        return int(task)
+
+    def _query(self, tasks: list[int], *, is_cancel: bool) -> list[TaskStatus]:
+        with native_errors:
+            body = _native.query_tasks(
+                self._client, tasks=tasks, is_cancel=is_cancel, timeout_s=self._timeout_s
+            )
+        return [_status(raw) for raw in msgpack.decode(body, type=_Tasks).tasks]
+
+
+def _status(raw: _Task) -> TaskStatus:
+    return TaskStatus(
+        task=raw.task,
+        kind=_KINDS[raw.kind],
+        state=_STATES[raw.state],
+        key=raw.key.decode(errors="replace"),
+        source=raw.source.decode(errors="replace"),
+        done_objects=raw.done_objects,
+        total_objects=raw.total_objects,
+        done_bytes=raw.done_bytes,
+        total_bytes=raw.total_bytes,
+        age_s=raw.age_us / 1e6,
+        problem=raw.problem.decode(errors="replace"),
+    )
+
+
+def drain_for(master: str, node: str, longest_s: float) -> str:
+    """Drain a node that is about to leave, for at most so long; returns what is still there, or "".
+
+    Gives up at once when what is left has no room elsewhere, or nobody can be asked.
+    """
+    try:
+        admin = StoreAdmin(master)
+        status = admin.wait(admin.drain(node), longest_s)
+    except StoreError as error:
+        return str(error)
+    return "" if status.state == "done" else status.problem or status.state
