@@ -69,7 +69,8 @@ class ObjectWriter:
         """Make the object visible to all.
 
         Raises:
-            ValueError: bytes are missing; the message names the first. Or an upsert took the key.
+            ValueError: bytes are missing; the message names the first. Or the key was taken
+                meanwhile, by an upsert or by an object whose node came back.
             StoreUnavailable: the master is away or has given up this put. It is then not stored,
                 or, if only its answer was lost, stored as it should be.
         """

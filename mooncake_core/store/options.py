@@ -24,7 +24,7 @@ class PutResult(enum.Enum):
 
     STORED = 0
     EXISTS = 1
-    """It was there, or an upsert took the key meanwhile."""
+    """It was there, or came there meanwhile: by an upsert, or with its node."""
     BUSY = 2
     """Another put of the key has not ended."""
     NOT_ADMITTED = 3

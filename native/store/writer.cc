@@ -239,7 +239,8 @@ Status Writer::FinishEnd(EndOutcome outcome) {
   RotateIfRefused();
   if (outcome == EndOutcome::kDone) return Status::Ok();
   if (outcome == EndOutcome::kSuperseded) {
-    return {Code::kAlreadyExists, "an upsert took the key meanwhile"};
+    return {Code::kAlreadyExists,
+            "the key was taken meanwhile, by an upsert or by an object whose node came back"};
   }
   return {Code::kUnavailable,
           "the master has given up this put: the session or the nodes of its "

@@ -24,7 +24,7 @@ class Child:
         self.lock = threading.Lock()
         self.disturbances = 0
         self.process = None
-        self.is_stopped = False
+        self.is_stopped = self.is_killed = False
 
     def start(self):
         """Start it, and return its first line."""
@@ -38,7 +38,7 @@ class Child:
             self.arguments, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         with self.lock:
-            self.process = process
+            self.process, self.is_killed = process, False
 
     def hear(self):
         """Return its next line."""
@@ -77,7 +77,7 @@ class Child:
         """End it without warning."""
         with self.lock:
             self.disturbances += 1
-            self.is_stopped = False
+            self.is_stopped, self.is_killed = False, True
             self.process.kill()
         self.process.wait()
 

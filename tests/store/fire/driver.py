@@ -122,6 +122,8 @@ class Fire:
 
     def _restart_member(self, member):
         while True:
+            if not member.is_killed:
+                self.wrong("a client died by itself")
             try:
                 return member.start()
             except MemberGone:  # again

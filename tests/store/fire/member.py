@@ -82,7 +82,10 @@ class Member:
                 start = part * part_bytes
                 length = min(part_bytes, len(value) - start)
                 writer.write_part(part, words(self.memory.address + start), words(length))
-            writer.commit()
+            try:
+                writer.commit()
+            except ValueError:  # what was there could not be read, and now can again
+                return False
         return True
 
     def remove(self, key):
