@@ -40,6 +40,8 @@ class Allocator {
   // owner's word about the block, for TagOf.
   // REQUIRES: bytes > 0.
   [[nodiscard]] std::optional<Extent> Allocate(uint64_t bytes, uint64_t tag = 0);
+  // The free block that Allocate would take it from, or kNone.
+  uint32_t Fitting(uint64_t bytes) const { return FindFree(UnitsOf(bytes)); }
 
   // Grants the beginning of one free block.
   // REQUIRES: `block` is free and 0 < bytes <= BytesOf(block).

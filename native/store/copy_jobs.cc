@@ -122,7 +122,7 @@ RoomOutcome CopyJobs::ReserveAll(Job& job) {
     if (outcome != RoomOutcome::kDone) return outcome;
     inventory_.Keep(room.extents.back());
     job.making = kNoIndex;
-    room.cursor = kNoIndex;
+    room.Restart();
   }
   return RoomOutcome::kDone;
 }
@@ -157,7 +157,7 @@ RoomOutcome CopyJobs::Evict(Job& job, uint32_t slot, uint64_t bytes) {
   if (job.making != slot) {
     const Reserved grown = std::exchange(job.room.grown, {});
     if (grown.slot != kNoIndex) inventory_.FreeReserved(grown);
-    job.room.cursor = kNoIndex;
+    job.room.Restart();
   }
   Reserved reserved;
   const RoomOutcome outcome = inventory_.MakeRoomOn(slot, bytes, job.room, reserved);

@@ -28,6 +28,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "store/group_table.h"
@@ -38,12 +39,22 @@
 
 namespace mooncake::store {
 
+// How far the victims of a node have been looked at, for some number of bytes.
+struct Search {
+  EvictionClass limit = EvictionClass::kInterior;  // of what may go; kHeld: all was in vain
+  uint32_t cursor = kNoIndex;                      // within it, up to and with this one
+  uint32_t last = kNoIndex;                        // block of the window that was planned last
+};
 // What placing an object has come to so far.
 struct Room {
   std::vector<Reserved> extents;  // copy by copy, stripe by stripe
-  Reserved grown;                 // a run of space that is still too short
-  uint32_t cursor = kNoIndex;     // victims before it were looked at in vain
+  Reserved grown;                 // a run of space that is still too short,
+  EvictionClass grown_limit{};    // and of what it may go on
+  uint64_t searched_bytes = 0;
+  std::vector<Search> searches;  // by node
   uint32_t asks = 0;
+
+  void Restart() { asks = 0, searched_bytes = 0; }
 };
 enum class RoomOutcome {
   kDone,
@@ -134,7 +145,9 @@ class Inventory {
   RoomOutcome MakeRoomOn(uint32_t slot, uint64_t bytes, Room& room, Reserved& reserved);
   void FreeReserved(const Reserved& reserved) { nodes_.FreeReserved(reserved); }
   // Adds extents to the room until it has all, or (unless it is strict) as many whole copies as can
-  // be. kFull leaves it empty.
+  // be. kFull leaves it empty. Nothing is evicted before all that is wanted was found, as far as a
+  // step's work reaches; what is beyond is judged by the sum of what could be evicted. What is
+  // pinned softly stays where anything else will do.
   RoomOutcome Place(const Wanted& wanted, Room& room);
   void GiveBack(Room& room);
   uint32_t CountDomains() const { return Placer::CountDomains(nodes_.views()); }
@@ -153,6 +166,13 @@ class Inventory {
  private:
   struct Victim {
     uint32_t index, block;
+  };
+  // What is to become an extent: it is reserved, or objects are to go first.
+  struct Planned {
+    Reserved extent{};  // without a block: not yet
+    uint64_t bytes = 0;
+    EvictionClass limit{};
+    size_t first_victim = 0, victims_end = 0;
   };
 
   // inventory.cc
@@ -177,18 +197,30 @@ class Inventory {
   void EvictOne(uint32_t index);
 
   // room.cc
-  RoomOutcome PlaceExtent(const Wanted& wanted, Room& room);
+  RoomOutcome Plan(const Wanted& wanted, Room& room, const Reserved& centre);
+  RoomOutcome PlanExtent(const Wanted& wanted, Room& room, const Reserved& centre);
+  bool CarryOut(Room& room);
+  bool KeepWholeCopies(const Wanted& wanted, Room& room);
+  void DropPlan(size_t from);
+  bool CouldHold(const Wanted& wanted, const Room& room) const;
   std::optional<Reserved> PlaceFree(const Wanted& wanted, uint64_t bytes);
-  RoomOutcome MakeRoom(uint32_t slot, uint64_t bytes, uint32_t centre, Room& room,
-                       Reserved& reserved);
-  void RankVictims();
   bool IsAllowed(const Wanted& wanted, uint32_t slot) const;
-  void TakeDomain(const Wanted& wanted, const Room& room, uint32_t slot);
+  void TakeDomain(const Wanted& wanted, size_t placed, uint32_t slot);
   void RecallDomains(const Wanted& wanted, const Room& room);
+  Reserved FreeGrown(Room& room);
   void ReserveRun(uint32_t slot, uint32_t free_block, uint64_t bytes, Room& room);
-  int RankOf(const NodeRecord& node, uint32_t block) const;
-  bool Widen(uint32_t slot, uint32_t block, uint64_t bytes);
-  RoomOutcome FindWindow(uint32_t slot, uint64_t bytes, uint32_t& cursor);
+  bool Evict(Planned& planned, Room& room);
+
+  // windows.cc
+  RoomOutcome FindRoom(Planned& planned, Room& room, const Reserved& centre);
+  RoomOutcome FindWindow(uint32_t slot, uint64_t bytes, Search& search);
+  uint32_t NextVictim(uint32_t slot, const Search& search) const;
+  void RankVictims(const Room& room);
+  int RankOf(uint32_t slot, uint32_t block, EvictionClass limit, bool is_left) const;
+  bool Widen(uint32_t slot, uint32_t block, uint64_t bytes, EvictionClass limit, uint32_t& last);
+  bool TakeRest(uint32_t slot, uint64_t bytes, const Search& search);
+  void MarkWindow(uint32_t slot, uint32_t first, uint32_t last, uint64_t rest_bytes);
+  bool IsPlanned(uint32_t slot, uint32_t block) const;
   bool EvictVictim(uint32_t slot, const Victim& victim);
   void CheckNode(uint32_t slot) const;
   void CheckObject(uint32_t index) const;
@@ -209,7 +241,12 @@ class Inventory {
   std::deque<std::pair<uint32_t, uint64_t>> short_;  // object and generation
 
   // Of the step that goes on; kept for their memory.
-  std::vector<Victim> window_;
+  std::vector<Planned> plan_;
+  std::vector<Victim> victims_;  // of the plan's windows
+  bool has_many_ = false;        // extents to place: windows must not overlap
+  bool ranks_victims_ = false;   // the oldest go first, wherever they are
+  // By node and block: those of windows, and how many bytes of a window are left at its last.
+  std::unordered_map<uint64_t, uint64_t> windows_;
   std::vector<uint32_t> near_;
   std::vector<uint32_t> order_;
   std::vector<uint32_t> taken_domains_, own_domains_;  // of the copies before, of this one

@@ -48,6 +48,7 @@ PutStartReply MasterCore::Step(const PutStart& event, double now_s) {
     reply.items.push_back(StartPut(event, items[at], hashes_[at % kNear], *owner, reply));
     is_short = is_short || reply.items.back().outcome == PutOutcome::kOutOfSpace;
   }
+  Work(kSettleSteps);  // whose group died by an eviction goes now
   if (is_short) reply.space = SpaceOf(true);
   return reply;
 }
@@ -87,8 +88,7 @@ PutStartReply::Item MasterCore::StartPut(const PutStart& event, const PutStart::
   if (options.is_strict && inventory_.CountDomains() < options.replicas) {
     return {PutOutcome::kTooFewNodes};
   }
-  room_.asks = 0;
-  room_.cursor = kNoIndex;
+  room_.Restart();
   const RoomOutcome outcome = inventory_.Place(WantedOf(event, item, owner), room_);
   if (outcome == RoomOutcome::kFull) {
     ++counters.out_of_space;

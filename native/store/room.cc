@@ -1,8 +1,9 @@
 // Room for objects: what is free, then what may be evicted, and only if that will do.
 //
-// Space for an extent is a window of neighbouring blocks, each free or evictable, around a victim
-// of the node's policy. It is looked for before the first eviction, and exactly it is evicted. A
-// step evicts so much; what it then has freed of the window is reserved until the next one.
+// All extents of a put are planned before the first eviction: what is free is reserved, for the
+// others windows are found (windows.cc), and only when there are enough does anything go. A step
+// evicts so much; what it then has freed of a window is reserved until the next one, which plans
+// the rest anew.
 #include <algorithm>
 
 #include "base/check.h"
@@ -14,9 +15,7 @@ namespace {
 // Of a step. Evicting takes some 300 ns, looking at a block some 10.
 constexpr int kEvictions = 2000;
 constexpr int kLooks = 20'000;
-constexpr size_t kTrusted = 8192;  // a window with so many objects is taken to be long enough
 constexpr uint32_t kMaxAsks = 1000;
-constexpr int kBlocked = 100;  // rank of a block that cannot be part of a window
 
 }  // namespace
 
@@ -58,26 +57,32 @@ RoomOutcome Inventory::Place(const Wanted& wanted, Room& room) {
     GiveBack(room);
     return RoomOutcome::kFull;
   }
-  RecallDomains(wanted, room);
-  const size_t whole = size_t{wanted.copies} * wanted.stripes;
-  while (room.extents.size() < whole) {
-    const RoomOutcome outcome = PlaceExtent(wanted, room);
-    if (outcome == RoomOutcome::kDone) continue;
-    if (outcome == RoomOutcome::kMaking) {
-      for (const Reserved& extent : room.extents) Keep(extent);
-      return outcome;
-    }
-    const size_t kept = wanted.is_strict ? 0 : room.extents.size() / wanted.stripes;
-    if (kept == 0) {
-      GiveBack(room);
-      return RoomOutcome::kFull;
-    }
-    for (; room.extents.size() > kept * wanted.stripes; room.extents.pop_back()) {
-      nodes_.FreeReserved(room.extents.back());
-    }
-    break;
+  // Without work to do with it, a run that was begun is not touched.
+  RoomOutcome outcome = RoomOutcome::kMaking;
+  if (work_ > 0 || room.grown.slot == kNoIndex) {
+    const Reserved centre = FreeGrown(room);
+    RecallDomains(wanted, room);
+    outcome = Plan(wanted, room, centre);
+    if (outcome == RoomOutcome::kFull && !KeepWholeCopies(wanted, room)) return outcome;
+    const bool is_done = CarryOut(room) && outcome != RoomOutcome::kMaking;
+    outcome = is_done ? RoomOutcome::kDone : RoomOutcome::kMaking;
   }
-  return RoomOutcome::kDone;
+  if (outcome == RoomOutcome::kMaking) {
+    for (const Reserved& extent : room.extents) Keep(extent);
+  }
+  return outcome;
+}
+
+// False: there are none, or all must be; nothing is left then.
+bool Inventory::KeepWholeCopies(const Wanted& wanted, Room& room) {
+  const size_t copies = (room.extents.size() + plan_.size()) / wanted.stripes;
+  const size_t kept = wanted.is_strict ? 0 : copies * wanted.stripes;
+  DropPlan(kept - std::min(kept, room.extents.size()));
+  if (kept == 0) GiveBack(room);
+  for (; room.extents.size() > kept; room.extents.pop_back()) {
+    nodes_.FreeReserved(room.extents.back());
+  }
+  return kept > 0;
 }
 
 void Inventory::GiveBack(Room& room) {
@@ -102,13 +107,14 @@ void Inventory::RecallDomains(const Wanted& wanted, const Room& room) {
   }
 }
 
-void Inventory::TakeDomain(const Wanted& wanted, const Room& room, uint32_t slot) {
+// `placed`: extents, with the one that is on this node.
+void Inventory::TakeDomain(const Wanted& wanted, size_t placed, uint32_t slot) {
   if (wanted.copies == 1) return;
   const uint32_t domain = nodes_.views()[slot].domain;
   if (std::ranges::find(own_domains_, domain) == own_domains_.end()) {
     own_domains_.push_back(domain);
   }
-  if (room.extents.size() % wanted.stripes != 0) return;
+  if (placed % wanted.stripes != 0) return;
   taken_domains_.insert(taken_domains_.end(), own_domains_.begin(), own_domains_.end());
   own_domains_.clear();
   --copies_left_;
@@ -123,33 +129,71 @@ bool Inventory::IsAllowed(const Wanted& wanted, uint32_t slot) const {
   return own_domains_.size() < left / copies_left_;
 }
 
-// What was reserved of a window is free again while it is gone on with, so that it counts.
-RoomOutcome Inventory::PlaceExtent(const Wanted& wanted, Room& room) {
-  const uint64_t bytes = wanted.ExtentBytes(room.extents.size() % wanted.stripes);
-  const Reserved grown = std::exchange(room.grown, {});
-  uint32_t centre = kNoIndex;
-  if (grown.slot != kNoIndex && nodes_.IsThere(grown)) {
-    nodes_.FreeReserved(grown);
-    centre = nodes_[grown.slot].last_freed;
+// What of all that is wanted is not there yet; it is left in `plan_`. `centre`: see FreeGrown.
+RoomOutcome Inventory::Plan(const Wanted& wanted, Room& room, const Reserved& centre) {
+  const size_t whole = size_t{wanted.copies} * wanted.stripes;
+  plan_.clear();
+  victims_.clear();
+  if (!windows_.empty()) windows_.clear();
+  has_many_ = room.extents.size() + 1 < whole;
+  ranks_victims_ = evicts_oldest_ && wanted.preferred.empty();
+  if (has_many_ && !CouldHold(wanted, room)) return RoomOutcome::kFull;
+  while (room.extents.size() + plan_.size() < whole) {
+    const Reserved begun = plan_.empty() ? centre : Reserved{};
+    const RoomOutcome outcome = PlanExtent(wanted, room, begun);
+    if (outcome != RoomOutcome::kDone) return outcome;
   }
-  auto found = PlaceFree(wanted, bytes);
-  if (!found) {
-    if (evicts_oldest_ && wanted.preferred.empty() && order_.size() > 1) RankVictims();
-    const auto first = std::ranges::find(order_, grown.slot);
-    if (first != order_.end()) std::rotate(order_.begin(), first, first + 1);
-  }
-  for (size_t at = 0; !found && at < order_.size(); ++at) {
-    Reserved reserved;
-    const uint32_t start = order_[at] == grown.slot ? centre : kNoIndex;
-    const RoomOutcome outcome = MakeRoom(order_[at], bytes, start, room, reserved);
-    if (outcome == RoomOutcome::kMaking) return outcome;
-    if (outcome == RoomOutcome::kDone) found = reserved;
-  }
-  if (!found) return RoomOutcome::kFull;
-  placement_->Take(found->slot);
-  room.extents.push_back(*found);
-  TakeDomain(wanted, room, found->slot);
   return RoomOutcome::kDone;
+}
+
+// A bound: whether what cannot be done without would fit if all that can go went.
+bool Inventory::CouldHold(const Wanted& wanted, const Room& room) const {
+  uint64_t bytes = 0, most = 0;
+  const size_t needed = size_t{wanted.stripes} * (wanted.is_strict ? wanted.copies : 1);
+  for (size_t at = room.extents.size(); at < needed; ++at) {
+    bytes += wanted.ExtentBytes(at % wanted.stripes);
+  }
+  for (const NodeView& node : nodes_.views()) {
+    if (node.is_open) most += node.free_bytes + node.evictable_bytes;
+  }
+  return bytes <= most;
+}
+
+RoomOutcome Inventory::PlanExtent(const Wanted& wanted, Room& room, const Reserved& centre) {
+  const size_t at = room.extents.size() + plan_.size();
+  const uint64_t bytes = wanted.ExtentBytes(at % wanted.stripes);
+  Planned planned{.bytes = bytes, .first_victim = victims_.size()};
+  if (const auto found = PlaceFree(wanted, bytes)) {
+    planned.extent = *found;
+  } else {
+    const RoomOutcome outcome = FindRoom(planned, room, centre);
+    if (outcome != RoomOutcome::kDone) return outcome;
+  }
+  plan_.push_back(planned);
+  placement_->Take(planned.extent.slot);
+  TakeDomain(wanted, at + 1, planned.extent.slot);
+  return RoomOutcome::kDone;
+}
+
+// False: the step's work is used up, and the rest of the plan is dropped.
+bool Inventory::CarryOut(Room& room) {
+  for (size_t at = 0; at < plan_.size(); ++at) {
+    Planned& planned = plan_[at];
+    if (planned.extent.block == kNoIndex && !Evict(planned, room)) {
+      DropPlan(at + 1);
+      room.searched_bytes = 0;  // its windows are looked for again
+      return false;
+    }
+    room.extents.push_back(planned.extent);
+  }
+  return true;
+}
+
+void Inventory::DropPlan(size_t from) {
+  for (size_t at = from; at < plan_.size(); ++at) {
+    if (plan_[at].extent.block != kNoIndex) nodes_.FreeReserved(plan_[at].extent);
+  }
+  plan_.resize(std::min(from, plan_.size()));
 }
 
 // On the best node that has it free; nodes where it would have to be made are left in `order_`.
@@ -159,23 +203,14 @@ std::optional<Reserved> Inventory::PlaceFree(const Wanted& wanted, uint64_t byte
   order_.clear();
   for (uint32_t slot = placement_->Next(); slot != Placer::kNone; slot = placement_->Next()) {
     if (!IsAllowed(wanted, slot)) continue;
+    if (!windows_.empty() && IsPlanned(slot, nodes_[slot].allocator->Fitting(bytes))) {
+      order_.push_back(slot);
+      continue;
+    }
     if (const auto found = Reserve(slot, bytes)) return found;
     order_.push_back(slot);
   }
   return std::nullopt;
-}
-
-// Nodes whose next victim is of a lower class come first, then those where it was used before.
-void Inventory::RankVictims() {
-  const auto rank = [this](uint32_t slot) {
-    Eviction& policy = *nodes_[slot].policy;
-    const uint32_t block = policy.Victim();
-    if (block == Eviction::kNone) return std::pair(kBlocked, int32_t{0});
-    const uint32_t index = static_cast<uint32_t>(nodes_[slot].allocator->TagOf(block));
-    const uint32_t age = now_used_ - objects_[index].touched;
-    return std::pair(static_cast<int>(policy.ClassOf(block)), -static_cast<int32_t>(age));
-  };
-  std::ranges::stable_sort(order_, {}, rank);
 }
 
 std::optional<Reserved> Inventory::Reserve(uint32_t slot, uint64_t bytes) {
@@ -185,43 +220,27 @@ std::optional<Reserved> Inventory::Reserve(uint32_t slot, uint64_t bytes) {
 }
 
 RoomOutcome Inventory::MakeRoomOn(uint32_t slot, uint64_t bytes, Room& room, Reserved& reserved) {
-  const Reserved grown = std::exchange(room.grown, {});
-  uint32_t centre = kNoIndex;
-  if (grown.slot == slot && nodes_.IsThere(grown)) {
-    nodes_.FreeReserved(grown);
-    centre = nodes_[slot].last_freed;
-  }
-  return MakeRoom(slot, bytes, centre, room, reserved);
+  if (work_ <= 0) return RoomOutcome::kMaking;
+  victims_.clear();
+  if (!windows_.empty()) windows_.clear();
+  has_many_ = ranks_victims_ = false;
+  order_.assign(1, slot);
+  const Reserved centre = FreeGrown(room);
+  Planned planned{.bytes = bytes};
+  const RoomOutcome outcome = FindRoom(planned, room, centre);
+  if (outcome != RoomOutcome::kDone) return outcome;
+  if (!Evict(planned, room)) return RoomOutcome::kMaking;
+  reserved = planned.extent;
+  return RoomOutcome::kDone;
 }
 
-// `centre` is a free block to begin with, or kNoIndex.
-RoomOutcome Inventory::MakeRoom(uint32_t slot, uint64_t bytes, uint32_t centre, Room& room,
-                                Reserved& reserved) {
-  NodeRecord& node = nodes_[slot];
-  if (work_ <= 0) {
-    if (centre != kNoIndex) ReserveRun(slot, centre, bytes, room);
-    return RoomOutcome::kMaking;
-  }
-  if (centre == kNoIndex || !Widen(slot, centre, bytes)) {
-    const RoomOutcome outcome = FindWindow(slot, bytes, room.cursor);
-    if (outcome != RoomOutcome::kDone) return outcome;
-  }
-  bool is_whole = window_.size() < kTrusted;
-  size_t evicted = 0;
-  for (; evicted < window_.size(); ++evicted) {
-    if (!EvictVictim(slot, window_[evicted])) break;
-  }
-  is_whole = is_whole && evicted == window_.size();
-  const auto found = is_whole ? Reserve(slot, bytes) : std::nullopt;
-  if (found) {
-    reserved = *found;
-    return RoomOutcome::kDone;
-  }
-  if (evicted > 0) {
-    ReserveRun(slot, node.last_freed, bytes, room);
-    room.asks = 0;
-  }
-  return RoomOutcome::kMaking;
+// What was reserved of a window is free again while it is gone on with, so that it counts: returns
+// the free block that holds it.
+Reserved Inventory::FreeGrown(Room& room) {
+  const Reserved grown = std::exchange(room.grown, {});
+  if (grown.slot == kNoIndex || !nodes_.IsThere(grown)) return {};
+  nodes_.FreeReserved(grown);
+  return {grown.slot, grown.node, nodes_[grown.slot].last_freed};
 }
 
 // Keeps what is free of a window for its put, until the next step goes on with it.
@@ -232,56 +251,21 @@ void Inventory::ReserveRun(uint32_t slot, uint32_t free_block, uint64_t bytes, R
   Keep(room.grown);
 }
 
-// Tries victims in the order of the policy; a window is left in `window_`.
-RoomOutcome Inventory::FindWindow(uint32_t slot, uint64_t bytes, uint32_t& cursor) {
-  Eviction& policy = *nodes_[slot].policy;
-  const bool goes_on = cursor != kNoIndex && policy.Contains(cursor) &&
-                       policy.ClassOf(cursor) != EvictionClass::kHeld;
-  uint32_t block = goes_on ? policy.Next(cursor) : policy.Victim();
-  for (cursor = kNoIndex; block != Eviction::kNone; block = policy.Next(block)) {
-    if (Widen(slot, block, bytes)) return RoomOutcome::kDone;
-    if (looks_ > 0) continue;
-    cursor = block;
-    return RoomOutcome::kMaking;
+// Evicts a window and reserves its space. False: the step's work is used up before.
+bool Inventory::Evict(Planned& planned, Room& room) {
+  const uint32_t slot = planned.extent.slot;
+  size_t at = planned.first_victim;
+  while (at < planned.victims_end && EvictVictim(slot, victims_[at])) ++at;
+  const bool is_free = at == planned.victims_end;
+  if (const auto found = is_free ? Reserve(slot, planned.bytes) : std::nullopt) {
+    planned.extent = *found;
+    return true;
   }
-  return RoomOutcome::kFull;
-}
-
-// Where a block stands among those that could be part of a window: what is free first.
-int Inventory::RankOf(const NodeRecord& node, uint32_t block) const {
-  if (block == Allocator::kNone) return kBlocked;
-  if (node.allocator->IsFree(block)) return -1;
-  if (!node.policy->Contains(block)) return kBlocked;
-  const EvictionClass in = node.policy->ClassOf(block);
-  return in == EvictionClass::kHeld ? kBlocked : static_cast<int>(in);
-}
-
-// Takes neighbours of `block` until they are long enough; false when they cannot be. Of two that
-// are as good, the one after it, which was often put next; of a chain the one before it, for a
-// chain goes from its end.
-bool Inventory::Widen(uint32_t slot, uint32_t block, uint64_t bytes) {
-  const NodeRecord& node = nodes_[slot];
-  const Allocator& allocator = *node.allocator;
-  window_.clear();
-  const auto take = [&](uint32_t taken) {
-    if (allocator.IsFree(taken)) return;
-    window_.push_back({static_cast<uint32_t>(allocator.TagOf(taken)), taken});
-  };
-  take(block);
-  uint64_t total = allocator.BytesOf(block);
-  uint32_t left = allocator.Before(block), right = allocator.After(block);
-  for (--looks_; total < bytes; --looks_) {
-    if (window_.size() >= kTrusted) return true;
-    const int before = RankOf(node, left), after = RankOf(node, right);
-    if (std::min(before, after) == kBlocked) return false;
-    const bool is_chain = after == static_cast<int>(EvictionClass::kInterior);
-    const bool goes_left = before < after || (before == after && is_chain);
-    const uint32_t next = goes_left ? left : right;
-    take(next);
-    total += allocator.BytesOf(next);
-    (goes_left ? left : right) = goes_left ? allocator.Before(next) : allocator.After(next);
-  }
-  return true;
+  if (at == planned.first_victim) return false;
+  ReserveRun(slot, nodes_[slot].last_freed, planned.bytes, room);
+  room.grown_limit = planned.limit;
+  room.asks = 0;
+  return false;
 }
 
 // False: the step's work is used up, and the block is still there.

@@ -306,3 +306,79 @@ def test_a_description_says_what_is_there():
     assert (there.is_there, there.size_bytes, there.depth, there.pin) == (True, 1000, 1, 2)
     assert sorted(answer.nodes[at] for at in there.copies) == [b"n1", b"n2"]
     assert (none.key, none.is_there) == (b"none", False)
+
+
+def test_a_softly_pinned_neighbour_stays_where_a_later_window_holds_none():
+    store = Store(capacity=8 * extent_bytes(1000))
+    for key in (b"old", b"soft", b"held", b"young", b"next"):
+        store.put(key, pin=wire.SOFT_PIN if key == b"soft" else wire.NO_PIN, soft_pin_us=10**9)
+    for number in range(3):
+        store.put(b"hard%d" % number, pin=wire.HARD_PIN)
+    store.lookup(b"held")
+    assert store.put(b"large", 2 * extent_bytes(1000) - 64) == wire.STARTED
+    assert store.exists(b"old", b"soft", b"young", b"next") == [1, 1, 0, 0]
+    store.lookup(b"large")
+    assert store.put(b"more", 2 * extent_bytes(1000) - 64) == wire.STARTED
+    assert store.exists(b"old", b"soft") == [0, 0], "nothing else was left"
+
+
+def test_what_is_pinned_softly_stays_while_another_node_has_room():
+    store = Store(nodes=2, capacity=4 * extent_bytes(1000))
+    soft = {"pin": wire.SOFT_PIN, "soft_pin_us": 10**9, "preferred": [b"n1"]}
+    for number in range(4):
+        store.put(b"soft%d" % number, **soft)
+        store.put(b"k%d" % number, preferred=[b"n2"])
+    assert store.put(b"new", preferred=[b"n1"]) == wire.STARTED
+    assert store.exists(*(b"soft%d" % number for number in range(4))) == [1] * 4
+    assert store.exists(b"k0", b"k1") == [0, 1]
+
+
+def test_a_strict_put_that_is_refused_evicts_nobody():
+    store = Store(nodes=2, capacity=4 * extent_bytes(1000))
+    for number in range(4):
+        store.put(b"k%d" % number, preferred=[b"n1"])
+        store.put(b"h%d" % number, preferred=[b"n2"], pin=wire.HARD_PIN)
+    store.remove(b"h1", b"h3")
+    strict = {"replicas": 2, "is_strict": True}
+    assert store.put(b"large", 2000, **strict) == wire.OUT_OF_SPACE
+    assert store.stats().counters.evictions == 0
+    store.remove(b"h0")
+    assert store.put(b"large", 2000, **strict) == wire.STARTED
+    assert store.stats().counters.evictions == 2
+
+
+def test_a_striped_put_that_is_refused_evicts_nobody():
+    store = filled(20, capacity=21 * extent_bytes(1000), stripe_bytes=3000)
+    striped = {"part_bytes": 1000}
+    assert store.put(b"all", 23_000, **striped) == wire.OUT_OF_SPACE
+    lease = store.lookup(*(b"k%d" % number for number in range(2, 20, 4))).lease
+    assert store.put(b"most", 15_000, **striped) == wire.OUT_OF_SPACE
+    assert store.stats().counters.evictions == 0
+    store.release(lease)
+    assert store.put(b"most", 18_000, **striped) == wire.STARTED
+    assert store.stats().counters.evictions <= 20
+
+
+def test_stripes_share_the_window_of_one_large_object():
+    store = Store(capacity=10_000 // 64 * 64, stripe_bytes=1000)
+    assert store.put(b"large", 9000, part_bytes=9000) == wire.STARTED
+    assert store.put(b"striped", 8000, part_bytes=1000) == wire.STARTED
+    assert store.exists(b"large", b"striped") == [0, 1]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_put_of_many_extents_is_served_or_evicts_nobody(seed):
+    rng = random.Random(seed)
+    store = Store(nodes=rng.randint(1, 4), capacity=12_800, stripe_bytes=1024)
+    for number in range(60):
+        pin = rng.choice([wire.NO_PIN] * 3 + [wire.HARD_PIN, wire.SOFT_PIN])
+        size = rng.randint(100, 900)
+        store.put(b"k%d" % number, size, pin=pin, soft_pin_us=10**9)
+    for number in range(20):
+        before, there = store.stats().counters.evictions, store.list()
+        size, replicas = rng.randint(1000, 20_000), rng.randint(1, 2)
+        options = {"replicas": replicas, "is_strict": rng.random() < 0.5, "part_bytes": 512}
+        outcome = store.put(b"large%d" % number, size, **options)
+        assert outcome != wire.MAKING_ROOM
+        if outcome != wire.STARTED:
+            assert (store.stats().counters.evictions, store.list()) == (before, there)
