@@ -105,12 +105,23 @@ void BindMasterCore(nb::module_& m) {
           "__init__",
           [](MasterCore* self, uint64_t epoch, double client_ttl_s, double lease_s,
              const std::string& eviction, const std::string& admission,
-             const std::string& placement, uint64_t stripe_bytes, uint64_t seed, bool repairs,
-             double hot_gets_per_s, uint32_t hot_replicas, double heat_half_life_s) {
-            const store::MasterOptions options{
-                epoch,           client_ttl_s, lease_s, eviction, admission,      placement,
-                stripe_bytes,    seed,         {},      repairs,  hot_gets_per_s, hot_replicas,
-                heat_half_life_s};
+             const std::string& placement, uint64_t stripe_bytes, uint64_t seed,
+             uint32_t step_evictions, bool repairs, double hot_gets_per_s, uint32_t hot_replicas,
+             double heat_half_life_s) {
+            const store::MasterOptions options{epoch,
+                                               client_ttl_s,
+                                               lease_s,
+                                               eviction,
+                                               admission,
+                                               placement,
+                                               stripe_bytes,
+                                               seed,
+                                               {},
+                                               repairs,
+                                               hot_gets_per_s,
+                                               hot_replicas,
+                                               heat_half_life_s,
+                                               step_evictions};
             Check(store::Validate(options));
             new (self) MasterCore(options);
           },
@@ -118,6 +129,7 @@ void BindMasterCore(nb::module_& m) {
           nb::arg("eviction") = "lru", nb::arg("admission") = "all",
           nb::arg("placement") = "free-ratio-first",
           nb::arg("stripe_bytes") = store::MasterOptions{}.stripe_bytes, nb::arg("seed") = 0,
+          nb::arg("step_evictions") = store::MasterOptions{}.step_evictions,
           nb::arg("repairs") = true, nb::arg("hot_gets_per_s") = 0.0, nb::arg("hot_replicas") = 2,
           nb::arg("heat_half_life_s") = 10.0)
       .def(

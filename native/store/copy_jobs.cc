@@ -11,6 +11,7 @@ namespace {
 constexpr size_t kOrdersAtNode = 16;
 constexpr uint64_t kBytesAtNode = 64ull << 20;
 constexpr size_t kJobsANode = 32;
+constexpr uint32_t kMostAsks = 1000;  // for room, in a row, that evict nothing
 
 }  // namespace
 
@@ -115,7 +116,7 @@ RoomOutcome CopyJobs::ReserveAll(Job& job) {
   Room& room = job.room;
   const bool is_whole = std::ranges::all_of(
       room.extents, [this](const Reserved& extent) { return inventory_.nodes().IsThere(extent); });
-  if (!is_whole) return RoomOutcome::kFull;
+  if (!is_whole || ++room.asks > kMostAsks) return RoomOutcome::kFull;
   while (room.extents.size() < job.wanted.stripes) {
     const uint64_t bytes = job.wanted.ExtentBytes(room.extents.size());
     const RoomOutcome outcome = ReserveOne(job, bytes);

@@ -14,6 +14,7 @@ constexpr size_t kMaxShort = 1 << 20;  // who is pushed out is found again by a 
 
 Inventory::Inventory(const MasterOptions& options)
     : stripe_bytes_(options.stripe_bytes),
+      step_evictions_(static_cast<int>(options.step_evictions)),
       evicts_oldest_(options.placement == "free-ratio-first"),
       objects_(options.seed),
       nodes_(options.eviction) {

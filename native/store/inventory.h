@@ -227,6 +227,7 @@ class Inventory {
   void CheckGroups() const;
 
   const uint64_t stripe_bytes_;
+  const int step_evictions_;
   const bool evicts_oldest_;  // of all nodes', where placement has no wish of its own
   ObjectTable objects_;
   NodeTable nodes_;

@@ -6,13 +6,13 @@ namespace mooncake::store {
 TaskCreated MasterCore::Step(const TaskCreate& event, double now_s) {
   now_s = Advance(now_s);
   TaskCreated created = tasks_.Create(event, now_s);
-  Work(kSettleSteps);
+  Work(settle_steps());
   return created;
 }
 
 Tasks MasterCore::Step(const TaskQuery& event, double now_s) {
   now_s = Advance(now_s);
-  Work(kSettleSteps);
+  Work(settle_steps());
   Tasks answer = tasks_.Query(event, now_s);
   EndCopies();
   return answer;

@@ -15,8 +15,8 @@ Status Validate(const MasterOptions& options) {
   if (!admission.ok()) return admission.status();
   const auto placement = Placer::Make(options.placement, options.seed);
   if (!placement.ok()) return placement.status();
-  if (options.stripe_bytes == 0) {
-    return {Code::kInvalidArgument, "stripe_bytes is 0; it must be at least 1"};
+  if (options.stripe_bytes == 0 || options.step_evictions == 0) {
+    return {Code::kInvalidArgument, "stripe_bytes or step_evictions is 0; they must be at least 1"};
   }
   const bool is_sane = options.hot_gets_per_s >= 0 && options.heat_half_life_s > 0 &&
                        options.hot_replicas >= 1 && options.hot_replicas <= kMaxReplicas;
@@ -57,7 +57,7 @@ MasterCore::Session* MasterCore::Known(SessionId session, double now_s) {
 HelloReply MasterCore::Step(const Hello& event, double now_s) {
   now_s = Advance(now_s);
   EndSession(event.previous);
-  Work(kSettleSteps);
+  Work(settle_steps());
   HelloReply reply{false, event.session, options_.epoch, options_.client_ttl_s, options_.lease_s};
   // Id 0 names nobody, so that no node could fence it.
   reply.is_fenced = event.peer_id == 0 || fenced_peers_.contains(event.peer_id);
@@ -91,7 +91,7 @@ HeartbeatReply MasterCore::Step(const Heartbeat& event, double now_s) {
 void MasterCore::Goodbye(SessionId session, double now_s) {
   Advance(now_s);
   EndSession(session);
-  Work(kSettleSteps);
+  Work(settle_steps());
 }
 
 // What it was writing is quarantined: it may still be alive and writing.
@@ -184,7 +184,7 @@ bool MasterCore::has_background() const {
 
 void MasterCore::RunSlice(double now_s) {
   Advance(now_s);
-  Work(kSliceSteps);
+  Work(slice_steps());
 }
 
 void MasterCore::Tick(double now_s) {
@@ -197,7 +197,7 @@ void MasterCore::Tick(double now_s) {
   for (const SessionId id : silent) EndSession(id);
   TickNodes(now_s);
   upkeep_.Tick(now_s);
-  Work(kSliceSteps);
+  Work(slice_steps());
 }
 
 Space MasterCore::SpaceOf(bool open_only) const {

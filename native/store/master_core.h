@@ -92,7 +92,8 @@ class MasterCore {
  private:
   // Of background work, some 300 ns each: of a slice, and of a message, so that what is small is
   // done when it is answered.
-  static constexpr int kSliceSteps = 2000, kSettleSteps = 300;
+  int slice_steps() const { return 1 + static_cast<int>(options_.step_evictions); }
+  int settle_steps() const { return 1 + slice_steps() / 7; }
 
   struct PutSlot {
     uint64_t put_id = 0;

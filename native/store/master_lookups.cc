@@ -162,7 +162,7 @@ void MasterCore::EndLeases(Session& session, std::span<const uint64_t> leases) {
   for (const uint64_t lease : leases) {
     if (session.leases.erase(lease) > 0) ended_leases_.push_back(lease);
   }
-  if (!leases.empty()) Work(kSettleSteps);
+  if (!leases.empty()) Work(settle_steps());
 }
 
 std::vector<bool> MasterCore::Exists(std::span<const std::string_view> keys) {
@@ -193,7 +193,7 @@ std::vector<bool> MasterCore::Remove(std::span<const std::string_view> keys) {
     inventory_.Remove(index, Cause::kGone);
     removed[at] = true;
   }
-  Work(kSettleSteps);
+  Work(settle_steps());
   return removed;
 }
 
@@ -210,7 +210,7 @@ void MasterCore::ReportCorrupt(std::string_view key, uint64_t generation, NodeId
     inventory_.RetireCopy(index, at);
     if (inventory_.objects()[index].state != ObjectState::kCommitted) break;
   }
-  Work(kSettleSteps);
+  Work(settle_steps());
 }
 
 }  // namespace mooncake::store

@@ -41,7 +41,7 @@ NodeReply MasterCore::Step(const NodeRegister& event, double now_s) {
   for (uint32_t slot = 0; slot < nodes.size(); ++slot) {
     if (nodes[slot].is_there() && nodes[slot].endpoint == event.endpoint) LoseNode(slot);
   }
-  Work(kSettleSteps);
+  Work(settle_steps());
   NodeRecord& node = nodes[nodes.Add(event, now_s)];
   node.lost_s = now_s + kLostAfter * options_.client_ttl_s;
   upkeep_.NodeCame();
@@ -66,7 +66,7 @@ NodeReply MasterCore::Step(const NodeHeartbeat& event, double now_s) {
     inventory_.FreeFenced(slot, peer_id);
   }
   for (const CopyResult& result : event.finished) jobs_.Heard(node.id, result);
-  Work(kSettleSteps);
+  Work(settle_steps());
   return Answer(node);
 }
 
@@ -81,7 +81,7 @@ void MasterCore::EndPins(NodeRecord::Quarantine& quarantine) {
 void MasterCore::NodeGoodbye(NodeId node) {
   const uint32_t slot = inventory_.nodes().Find(node);
   if (slot != kNoIndex) LoseNode(slot);
-  Work(kSettleSteps);
+  Work(settle_steps());
 }
 
 void MasterCore::NodeDisconnected(NodeId id, double now_s) {

@@ -23,6 +23,9 @@ struct MasterOptions {
   double hot_gets_per_s = 0;     // of one object, from which on it gets further copies; 0: never
   uint32_t hot_replicas = 2;     // copies that it may then have in all
   double heat_half_life_s = 10;  // after which a lookup counts half
+  // Of one message, at most; all else that may take long is cut in proportion. 2,000 take a
+  // millisecond or so.
+  uint32_t step_evictions = 2000;
 };
 
 // kInvalidArgument, which says what there is, for a name that is not known.

@@ -48,7 +48,7 @@ PutStartReply MasterCore::Step(const PutStart& event, double now_s) {
     reply.items.push_back(StartPut(event, items[at], hashes_[at % kNear], *owner, reply));
     is_short = is_short || reply.items.back().outcome == PutOutcome::kOutOfSpace;
   }
-  Work(kSettleSteps);  // whose group died by an eviction goes now
+  Work(settle_steps());  // whose group died by an eviction goes now
   if (is_short) reply.space = SpaceOf(true);
   return reply;
 }
@@ -214,7 +214,7 @@ PutEndReply MasterCore::Step(const PutEnd& event, double now_s) {
     if (at % kNear == 0) Near(items.subspan(at, std::min(kNear, items.size() - at)), *owner);
     reply.outcomes.push_back(EndPut(*owner, items[at], checksums));
   }
-  Work(kSettleSteps);
+  Work(settle_steps());
   return reply;
 }
 

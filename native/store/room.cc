@@ -12,9 +12,8 @@
 namespace mooncake::store {
 namespace {
 
-// Of a step. Evicting takes some 300 ns, looking at a block some 10.
-constexpr int kEvictions = 2000;
-constexpr int kLooks = 20'000;
+// Evicting takes some 300 ns, looking at a block some 10.
+constexpr int kLooksAnEviction = 10;
 constexpr uint32_t kMaxAsks = 1000;
 
 }  // namespace
@@ -26,8 +25,8 @@ uint64_t Wanted::ExtentBytes(size_t stripe) const {
 
 void Inventory::BeginStep() {
   ++now_used_;
-  work_ = kEvictions;
-  looks_ = kLooks;
+  work_ = step_evictions_;
+  looks_ = kLooksAnEviction * step_evictions_;
 }
 
 // A batch waits for its cache misses together: for records, then for what varies, then for slots.

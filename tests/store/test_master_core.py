@@ -196,3 +196,13 @@ def test_garbage_is_refused_and_changes_nothing():
         else:
             raise AssertionError("an unknown type was answered")
     assert core.stats() == before
+
+
+def test_a_soft_pin_holds_while_a_window_of_others_could_go():
+    core, session = one_node(capacity=4 * 128)
+    for number, (key, pin) in enumerate([(b"a", 0), (b"soft", 1), (b"b", 0), (b"c", 0)], start=1):
+        put(core, session, key, 64, 0.0, number)
+        core.step(wire.SetPin(pin, 10**9, [key]), 0.0)
+    assert put(core, session, b"larger", 192, 0.0, 9).outcome == wire.STARTED
+    keys = wire.Keys([b"a", b"soft", b"b", b"c"])
+    assert core.call(wire.EXISTS_KEYS, keys, wire.Flags, 0.0).flags == b"\1\1\0\0"

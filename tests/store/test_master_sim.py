@@ -49,6 +49,17 @@ ENOUGH = {
     "put start: invalid": 20,
     "put end: superseded": 20,
     "put end: unknown": 50,
+    "put start: making room": 200,
+    "copies made": 200,
+    "copies moved or dropped": 20,
+    "corrupt sources": 15,
+    "fetches failed": 50,
+    "evictions for copies": 10,
+    "tasks": 30,
+    "tasks of kind 1: done": 3,
+    "tasks of kind 2: done": 5,
+    "tasks of kind 2: failed": 3,
+    "tasks cancelled": 10,
 }
 
 

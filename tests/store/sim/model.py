@@ -59,11 +59,24 @@ class Object:
     parent: Object | None = None
     group: Group | None = None
     copies: list = field(default_factory=list)
-    holds: int = 0
+    holds: int = 0  # leases
+    fetches: int = 0  # orders that read it
+    is_copied: bool = False  # the master holds it for a copy
+    retries: int = 2  # left to that
+    has_failed: bool = False
+    may_have_failed: bool = False
     sums: bytes = b""
 
     def __repr__(self):
         return f"{self.key!r}@{self.generation} ({self.state})"
+
+    @property
+    def is_held(self):
+        return bool(self.holds or self.fetches or self.is_copied)
+
+    def live_copies(self, nodes):
+        """Return those that are neither going nor lost."""
+        return [copy for copy in self.copies if not copy.is_retired and copy.places[0][0] in nodes]
 
     @property
     def chunks(self):
@@ -210,10 +223,10 @@ class Model:
             del self.keys[each.key]
             each.has_key = False
         was_committed = each.state == "committed"
-        each.state = "gone"
+        each.state, each.is_copied = "gone", False
         self.writing.discard(each)
         self.leave_group(each, was_committed and not (heir and heir.group is each.group))
-        if each.holds:
+        if each.is_held:
             self.held.add(each)
         self.sweep(each)
 
@@ -235,7 +248,7 @@ class Model:
 
     def sweep(self, each):
         """Free what nobody can read any more."""
-        if each.holds:
+        if each.is_held:
             return
         self.held.discard(each)
         for copy in list(each.copies):
@@ -333,7 +346,7 @@ class Model:
 
     def is_evictable(self, each):
         is_object = isinstance(each, Object) and each.state == "committed"
-        return is_object and not each.holds and each.pin != wire.HARD_PIN
+        return is_object and not each.is_held and each.pin != wire.HARD_PIN
 
     def domains_with(self, size, may_go):
         """Return the domains where an extent would fit if all that may go went."""

@@ -15,6 +15,7 @@ class StoreNode:
         self.capacity = world.settings.capacity
         self.silent_until_s = self.beat_s = 0.0
         self.fenced = []
+        self.orders, self.results = {}, {}
         self.register()
 
     def register(self):
@@ -42,10 +43,25 @@ class StoreNode:
             return
         fence = self.world.settings.fence
         self.fenced = [peer for peer in reply.fence if self.rng.random() < fence]
+        self.orders = {order.order: order for order in reply.orders}
+        self.results = {
+            number: self.results[number] for number in self.results if number in self.orders
+        }
 
     def beat(self):
         """Say what is fenced; the master asks again until it has heard."""
         self.beat_s = self.world.now_s
-        reply = self.world.say(wire.NodeHeartbeat(self.node, self.fenced))
+        for order in self.orders.values():
+            if order.order not in self.results and self.rng.random() < self.world.settings.fetch:
+                self.results[order.order] = self.carry_out(order)
+        results = list(self.results.values())
+        reply = self.world.say(wire.NodeHeartbeat(self.node, self.fenced, results))
         if reply:
             self.heard(reply)
+
+    def carry_out(self, order):
+        """Fetch a stripe, which may not work."""
+        sources = [node for node, _ in wire.sources(order)]
+        corrupt = [node for node in sources if self.rng.random() < 0.05]
+        is_done = len(corrupt) < len(sources) and self.rng.random() < 0.9
+        return wire.CopyResult(order.order, is_done, corrupt)

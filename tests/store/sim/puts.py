@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import islice
 
 from tests.store import wire
+from tests.store.sim.copies import Copies
 from tests.store.sim.memory import extent_bytes
-from tests.store.sim.model import MAX_KEY_BYTES, Group, Model, Object
+from tests.store.sim.model import MAX_KEY_BYTES, Group, Object
 
 MAX_REPLICAS = 16
 MOST_EXTENTS = 4096
@@ -14,13 +15,13 @@ LONGEST_PIN_S = 1e9
 MOST_ASKS = 400
 
 
-class Puts(Model):
-    """A Model that knows PutStart, PutEnd and PutAbort."""
+class Puts(Copies):
+    """A twin that knows PutStart, PutEnd and PutAbort."""
 
     # --- start
 
-    def put_start(self, message, reply, gone):
-        """Take over the answer; `gone` gives the objects that went for it, as the master says."""
+    def put_start(self, message, reply, there, gone):
+        """Take over the answer; a listing says what is `there` after it, and what has `gone`."""
         session = self.known(message.session)
         assert reply.is_known == (session is not None)
         if session is None:
@@ -34,6 +35,7 @@ class Puts(Model):
         for each in gone:
             if each.state == "committed":  # not with its group already
                 self.evicted(each)
+        self.sync_copies(there, set())
         places = iter(reply.places())
         for item, grant, (expected, takes_key) in zip(
             message.items, reply.items, claims, strict=True
@@ -181,19 +183,32 @@ class Puts(Model):
         if gone:
             free = self.domains_with(size, lambda owner: False)
             assert len(free) < copies, f"{gone} went, and {free} had room"
-            self.check_victims(gone)
+            self.check_victims(size, gone)
 
-    def check_victims(self, gone):
-        """What went could go, and nothing that could go stays behind it."""
+    def check_victims(self, size, gone):
+        """What went could go, went before its parents, and soft pins held while others could go."""
         for each in gone:
             mates = each.group.members & gone if each.group else {each}
             assert any(self.is_evictable(mate) for mate in mates), f"{each} was evicted"
             if len(mates) == 1:
                 self.check_chain(each, gone)
+                if each.pin == wire.SOFT_PIN:
+                    self.check_soft(size, each)
+
+    def check_soft(self, size, each):
+        nodes = [
+            self.nodes[at] for copy in each.copies for at, _ in copy.places if at in self.nodes
+        ]
+        could = [max(node.memory.gaps(self.can_go_before_soft)) for node in nodes]
+        assert min(could) < size, f"{each} is pinned; others could have gone, of {could}"
+
+    def can_go_before_soft(self, owner):
+        return self.is_evictable(owner) and owner.pin == wire.NO_PIN
 
     def check_chain(self, each, gone):
         for child in self.committed:
-            is_cold = child.parent is each and child.pin == wire.NO_PIN and not child.holds
+            is_cold = child.parent is each and child.pin == wire.NO_PIN
+            is_cold = is_cold and self.is_evictable(child)
             assert not is_cold or child in gone, f"{each} went before {child}, which is behind it"
 
     def check_space(self, space):

@@ -6,12 +6,12 @@ from itertools import islice
 
 from tests.store import wire
 from tests.store.sim.memory import UNIT_BYTES, Memory
-from tests.store.sim.model import ONLINE, SUSPECTED, Lease, Node, Session
+from tests.store.sim.model import SUSPECTED, Lease, Node, Session
 from tests.store.sim.puts import LONGEST_PIN_S, Puts
 
 
 class Twin(Puts):
-    """A Model that knows every message."""
+    """A twin that knows every message."""
 
     # --- sessions
 
@@ -129,7 +129,7 @@ class Twin(Puts):
 
     # --- nodes
 
-    def register(self, message, reply):
+    def register(self, message, reply, there, gone):
         is_welcome = (
             message.node != 0
             and message.epoch == self.settings.epoch
@@ -141,7 +141,7 @@ class Twin(Puts):
             self.counts["nodes refused"] += 1
             return
         if message.node in self.nodes:
-            return self.node_heartbeat(wire.NodeHeartbeat(message.node), reply)
+            return self.node_heartbeat(wire.NodeHeartbeat(message.node), reply, there, gone)
         for node in self.find_endpoint(message.endpoint):
             self.counts["nodes replaced"] += 1
             self.lose_node(node)
@@ -158,21 +158,24 @@ class Twin(Puts):
         assert reply.fence == []
         return None
 
-    def node_heartbeat(self, message, reply):
+    def node_heartbeat(self, message, reply, there, gone):
         node = self.nodes.get(message.node)
         assert reply.is_known == (node is not None), message
         if node is None:
             return
         if node.state == SUSPECTED:
             self.counts["nodes that came back"] += 1
-            node.state = ONLINE
+            node.state = self.state_of(node)
         node.seen_s = self.now_s
         node.lost_s = self.now_s + 2 * self.settings.client_ttl_s
         for peer in message.fenced:
             if peer in node.fence:
                 self.counts["fences"] += 1
                 self.fence_done(node, peer)
-        assert set(reply.fence) == node.fence
+        self.orders_heard(node, message.finished)
+        self.sync_copies(there, gone(there))
+        self.orders_given(node, reply.orders)
+        assert set(reply.fence) == node.fence, (reply.fence, node.fence)
         assert len(reply.fence) == len(node.fence)
 
     def disconnected(self, number):

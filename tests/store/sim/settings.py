@@ -27,6 +27,8 @@ ACTIONS = (
     "replace_node",
     "add_node",
     "stop_master",
+    "task",
+    "cancel",
     "wait",
 )
 # What happens often; all else is rare.
@@ -52,6 +54,12 @@ class Settings:
     keys: int
     largest: int
     loss: float  # of a message, or of its answer
+    fetch: float  # how likely a node has carried out an order at a heartbeat
+    step_evictions: int
+    repairs: bool
+    hot_gets_per_s: float
+    hot_replicas: int
+    heat_half_life_s: float
     fence: float  # how likely a node completes a fence at a heartbeat
     weights: dict = field(default_factory=dict)
 
@@ -59,8 +67,9 @@ class Settings:
     def core(self):
         """What the master is told."""
         names = ("epoch", "client_ttl_s", "lease_s", "eviction", "admission", "placement")
-        told = {name: getattr(self, name) for name in (*names, "stripe_bytes")}
-        return told | {"repairs": False}  # test_copies.py is about what goes on in the background
+        names += ("stripe_bytes", "step_evictions", "repairs")
+        names += ("hot_gets_per_s", "hot_replicas", "heat_half_life_s")
+        return {name: getattr(self, name) for name in names}
 
 
 def draw(rng: random.Random) -> Settings:
@@ -86,6 +95,12 @@ def draw(rng: random.Random) -> Settings:
         keys=rng.choice([4, 30, 60]),
         largest=largest,
         loss=rng.choice([0, 0.02, 0.1]),
+        fetch=rng.choice([1.0, 0.7, 0.2]),
+        step_evictions=rng.choice([1, 2, 2000]),
+        repairs=rng.random() < 0.8,
+        hot_gets_per_s=rng.choice([0, 0, 0, 0.1, 1]),
+        hot_replicas=rng.choice([1, 2, 16]),
+        heat_half_life_s=rng.choice([0.5, 10.0]),
         fence=rng.choice([1.0, 0.7, 0.2]),
         weights=weights,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from itertools import islice
 
 from mooncake_core.native import _native
 from tests.store import wire
@@ -26,7 +27,7 @@ class World:
         self.settings = draw(self.rng)
         self.counts = Counter()
         self.core = wire.Core(_native, seed=seed, **self.settings.core)
-        self.model = Twin(self.settings, self.counts)
+        self.model = Twin(self.settings, self.counts, self.look)
         self.now_s, self.ids = 100.0, 1000
         self.nodes, self.clients, self.late = {}, [], []
         for _ in range(self.settings.nodes):
@@ -68,6 +69,7 @@ class World:
         """Let the master and its twin hear a message, and compare what they say."""
         fresh_id, model = self.fresh(), self.model
         reply = self.core.step(message, self.now_s, fresh_id)
+        self.settle()
         model.advance(self.now_s)
         match message:
             case wire.Hello():
@@ -75,7 +77,8 @@ class World:
             case wire.Heartbeat():
                 model.heartbeat(message, reply)
             case wire.PutStart():
-                model.put_start(message, reply, checks.gone(model, checks.listing(self.core)))
+                there = checks.listing(self.core)
+                model.put_start(message, reply, there, checks.gone(model, there))
             case wire.PutEnd():
                 model.put_end(message, reply)
             case wire.PutAbort():
@@ -89,9 +92,11 @@ class World:
             case wire.SetPin():
                 model.set_pin(message, reply.flags)
             case wire.NodeRegister():
-                model.register(message, reply)
+                model.register(message, reply, checks.listing(self.core), self.gone)
             case wire.NodeHeartbeat():
-                model.node_heartbeat(message, reply)
+                model.node_heartbeat(message, reply, checks.listing(self.core), self.gone)
+            case wire.TaskCreate():
+                model.task_created(message, reply)
         return reply
 
     def speak_late(self):
@@ -100,9 +105,27 @@ class World:
             self.counts["late deliveries"] += 1
             self.deliver(self.late.pop(self.rng.randrange(len(self.late))))
 
+    def look(self, key):
+        """Return where the copies of a key are, as a client would see it that nobody knows of."""
+        session = self.core.step(wire.Hello(0, 1), self.now_s, self.fresh()).session
+        lookup = wire.Lookup(session, False, False, [], [key])
+        reply = self.core.step(lookup, self.now_s)
+        self.core.step(wire.Release(session, [reply.lease]), self.now_s)
+        self.call(wire.GOODBYE, wire.One(session), None)
+        self.settle()
+        places, item = iter(reply.places()), reply.items[0]
+        self.counts["hits" if item.found else "misses"] += 1
+        stripes = len(self.model.keys[key].stripes)
+        return [list(islice(places, stripes)) for _ in range(item.copies)]
+
+    def gone(self, there):
+        return checks.gone(self.model, there)
+
     def call(self, number, message, answer):
         """Ask what has no struct of its own; returns the answer."""
-        return self.core.call(number, message, answer, self.now_s)
+        reply = self.core.call(number, message, answer, self.now_s)
+        self.settle()
+        return reply
 
     # --- members
 
@@ -201,6 +224,21 @@ class World:
         soft_us = self.rng.choice([0, 500_000, 10**9])
         self.deliver(wire.SetPin(pin, soft_us, [self.any_key() for _ in range(2)]))
 
+    def task(self):
+        """Ask for a copy, a move or a drain, or for the end of one."""
+        names = [*(node.name for node in self.nodes.values()), b"nobody"]
+        kind = self.rng.choice([wire.COPY, wire.MOVE, wire.MOVE, wire.DRAIN])
+        targets = self.rng.sample(names, self.rng.choice([0, 0, 1]))
+        message = wire.TaskCreate(kind, self.any_key(), self.rng.choice(names), targets)
+        self.deliver(message)
+
+    def cancel(self):
+        tasks = list(self.model.background.tasks)
+        if tasks:
+            self.counts["tasks cancelled"] += 1
+            self.deliver(wire.TaskQuery([self.rng.choice(tasks)], True))
+            self.model.loosen_all()
+
     # --- time
 
     @property
@@ -269,8 +307,11 @@ class World:
         """Compare all that the master says of itself with the twin."""
         self.settle()
         self.core.native.check()
-        stats = self.core.stats(self.now_s)
+        tasks = self.deliver(wire.TaskQuery()).tasks
+        self.settle()
         checks.check_objects(self.model, checks.listing(self.core))
+        stats = self.core.stats(self.now_s)
+        checks.check_copies(self.model, stats, tasks)
         checks.check_memory(self.model, stats)
         checks.check_counts(self.model, stats)
 
@@ -284,34 +325,30 @@ class World:
 
     def end(self):
         """Nothing is left of a world that everyone has left."""
-        for client in list(self.clients):
-            self.call(wire.GOODBYE, wire.One(client.session), None)
-            self.model.end_session(client.session)
-        self.clients = []
         while self.late:
             self.speak_late()
             self.check()
-        self.settings = replace(self.settings, fence=1.0, loss=0.0)
+        self.settings = replace(self.settings, fence=1.0, fetch=1.0, loss=0.0)
+        self.clients = []
         for session in list(self.model.sessions):
             self.call(wire.GOODBYE, wire.One(session), None)
             self.model.end_session(session)
-        for node in self.nodes.values():
-            node.silent_until_s = 0.0
-        for _ in range(3):
-            self.pass_time(self.short_ttl_s / 3)
-            self.check()
-        for node in list(self.nodes.values()):
-            node.beat()
-            self.nodes[node.node].beat()
         for node in set(self.model.nodes) - set(self.nodes):
             self.call(wire.NODE_GOODBYE, wire.One(node), None)
             self.model.lose_node(node)
-        self.check()
+        self.beat_all()
         keys = list(self.model.keys)
         flags = self.call(wire.REMOVE, wire.Keys(keys), wire.Flags).flags
         self.model.remove_keys(keys, flags)
-        self.check()
+        self.beat_all()
         stats = self.core.stats(self.now_s)
         left = (stats.clients, stats.objects, stats.writing, stats.leases, stats.groups)
         assert left == (0, 0, 0, 0, 0), left
         assert (stats.space.used, stats.space.quarantined) == (0, 0), stats
+
+    def beat_all(self):
+        """Hear every node a few times: it learns what to do, does it, and says so."""
+        for _ in range(4):
+            for node in list(self.nodes.values()):
+                node.beat()
+            self.check()
