@@ -21,7 +21,7 @@ from mooncake_core.errors import MooncakeError, OutOfSpace
 from mooncake_core.native import _native, native_errors, translate
 from mooncake_core.store.described import ObjectDescription, decode_objects
 from mooncake_core.store.objects import ObjectReader, ObjectView, ObjectWriter
-from mooncake_core.store.options import PIN_NUMBERS, Key, Link, PinKind, PutOptions, PutResult, raw
+from mooncake_core.store.options import PIN_NUMBERS, Key, Link, PinKind, PutOptions, PutResult
 from mooncake_core.store.stats import ClusterStats, decode_stats
 from mooncake_core.transfer import TransferEngine
 from mooncake_core.transfer.numbers import Numbers
@@ -30,7 +30,7 @@ Buffer = bytes | bytearray | memoryview
 Links = Sequence[Link | None]
 
 _RESULTS = tuple(PutResult)
-_NativeLinks = list[tuple[bytes, int, bytes, int] | None]
+_NativeLinks = list[tuple[Key, int, Key, int] | None]
 _Answer = tuple[bytes, list[tuple[int, _native.Code, str]], tuple[int, int, int, int, int, int]]
 
 
@@ -85,7 +85,7 @@ class StoreClient:
             ValueError: they lie outside the object.
         """
         with native_errors:
-            value: bytes | None = self._native.get_range(raw(key), offset, length)
+            value: bytes | None = self._native.get_range(key, offset, length)
             return value
 
     def get_into(self, key: Key, buffer: bytearray | memoryview) -> int | None:
@@ -95,7 +95,7 @@ class StoreClient:
             ValueError: the buffer is too small.
         """
         with native_errors:
-            size: int | None = self._native.get_into(raw(key), buffer)
+            size: int | None = self._native.get_into(key, buffer)
             return size
 
     def view(self, key: Key) -> ObjectView | None:
@@ -105,7 +105,7 @@ class StoreClient:
         object is not evicted. Elsewhere it is a copy of this process, and says so.
         """
         with native_errors:
-            native = self._native.open_view(raw(key))
+            native = self._native.open_view(key)
         return None if native is None else ObjectView(native)
 
     def batch_put(
@@ -121,7 +121,7 @@ class StoreClient:
             OutOfSpace, StoreUnavailable, TransferError: the first fault, after all others have
                 been stored or not; `results` of the error says how each has gone.
         """
-        pairs = [(raw(key), value) for key, value in items]
+        pairs = list(items)
         with native_errors:
             answer = self._native.put(
                 [key for key, _ in pairs],
@@ -134,7 +134,7 @@ class StoreClient:
     def batch_get(self, keys: Iterable[Key]) -> list[bytes | None]:
         """Return the value of each key, or None where it misses."""
         with native_errors:
-            values: list[bytes | None] = self._native.get([raw(key) for key in keys])
+            values: list[bytes | None] = self._native.get(keys)
             return values
 
     # --- registered memory ---
@@ -153,7 +153,7 @@ class StoreClient:
         links = None if link is None else _native_links([link])
         with native_errors:
             answer = self._native.put_from(
-                [raw(key)], addresses, lengths, counts, self._options(options), links
+                (key,), addresses, lengths, counts, self._options(options), links
             )
         return _results(answer)[0]
 
@@ -179,7 +179,7 @@ class StoreClient:
         """
         with native_errors:
             answer = self._native.put_from(
-                [raw(key) for key in keys],
+                keys,
                 addresses,
                 lengths,
                 counts,
@@ -213,11 +213,7 @@ class StoreClient:
             ValueError: the memory of a key that is there is too small.
         """
         with native_errors:
-            return list(
-                self._native.get_into_memory(
-                    [raw(key) for key in keys], addresses, capacities, counts
-                )
-            )
+            return list(self._native.get_into_memory(keys, addresses, capacities, counts))
 
     # --- sessions ---
 
@@ -264,7 +260,7 @@ class StoreClient:
         """Start several objects: a writer of each, or why there is none; see `batch_put`."""
         with native_errors:
             writers, answer = self._native.open_write(
-                [raw(key) for key in keys],
+                keys,
                 list(sizes),
                 part_bytes,
                 self._options(options),
@@ -314,24 +310,26 @@ class StoreClient:
             leading: False: all that are present.
         """
         with native_errors:
-            return ObjectReader(self._native.open_read([raw(key) for key in keys], leading))
+            return ObjectReader(self._native.open_read(keys, leading))
 
     # --- what is there ---
 
     def exists(self, key: Key) -> bool:
         """Return whether the key is committed. Takes no lease: it may be gone a moment later."""
-        return self.batch_exists([key])[0]
+        with native_errors:
+            [is_there] = self._native.exists((key,))
+        return bool(is_there)
 
     def batch_exists(self, keys: Iterable[Key]) -> list[bool]:
         """Return for each key whether it is committed."""
         with native_errors:
-            there: list[bool] = self._native.exists([raw(key) for key in keys])
+            there: list[bool] = self._native.exists(keys)
             return there
 
     def match_prefix(self, keys: Iterable[Key]) -> int:
         """Return how many leading keys exist. Takes no lease."""
         with native_errors:
-            return int(self._native.match_prefix([raw(key) for key in keys]))
+            return int(self._native.match_prefix(keys))
 
     def size(self, key: Key) -> int | None:
         """Return the bytes of an object, or None: a miss. Takes no lease."""
@@ -341,7 +339,7 @@ class StoreClient:
     def describe(self, keys: Sequence[Key]) -> list[ObjectDescription | None]:
         """Return what the master knows of each key; None: it is not there."""
         with native_errors:
-            bodies = self._native.describe([raw(key) for key in keys])
+            bodies = self._native.describe(keys)
         return [one for body in bodies for one in decode_objects(body)[1]]
 
     def list_objects(self, prefix: Key = b"", *, page: int = 1000) -> Iterator[ObjectDescription]:
@@ -352,7 +350,7 @@ class StoreClient:
         cursor = 0
         while True:
             with native_errors:
-                body = self._native.list(raw(prefix), cursor, page)
+                body = self._native.list(prefix, cursor, page)
             cursor, objects = decode_objects(body)
             yield from (one for one in objects if one is not None)
             if cursor == 0:
@@ -365,7 +363,7 @@ class StoreClient:
     def batch_remove(self, keys: Iterable[Key]) -> list[bool]:
         """Remove each key; as `remove` for each."""
         with native_errors:
-            removed: list[bool] = self._native.remove([raw(key) for key in keys])
+            removed: list[bool] = self._native.remove(keys)
             return removed
 
     def pin(
@@ -379,9 +377,7 @@ class StoreClient:
             soft_pin_s: how long a soft pin lasts.
         """
         with native_errors:
-            return list(
-                self._native.set_pin([raw(key) for key in keys], PIN_NUMBERS[kind], soft_pin_s)
-            )
+            return list(self._native.set_pin(keys, PIN_NUMBERS[kind], soft_pin_s))
 
     def unpin(self, keys: Sequence[Key]) -> list[bool]:
         """Let each object be evicted like any other; False where it is not there."""
@@ -433,8 +429,8 @@ def _native_links(links: Links | None) -> _NativeLinks | None:
     return [None if link is None else _native_link(link) for link in links]
 
 
-def _native_link(link: Link) -> tuple[bytes, int, bytes, int]:
-    return raw(link.parent), link.depth, raw(link.group), link.group_size
+def _native_link(link: Link) -> tuple[Key, int, Key, int]:
+    return link.parent, link.depth, link.group, link.group_size
 
 
 def _upsert(options: PutOptions | None) -> PutOptions:

@@ -47,19 +47,27 @@ void Memory::CheckCount(size_t count) const {
                      std::to_string(count) + " keys, memory for " + std::to_string(lists_.size())}};
 }
 
-std::vector<std::string_view> KeyViews(const KeyList& keys) {
-  std::vector<std::string_view> views;
-  views.reserve(keys.size());
-  for (nb::handle key : keys) {
-    const auto bytes = nb::cast<nb::bytes>(key);
-    views.emplace_back(bytes.c_str(), bytes.size());
+std::string_view ViewOf(nb::handle key) {
+  if (PyBytes_Check(key.ptr())) {
+    return {PyBytes_AS_STRING(key.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(key.ptr()))};
   }
-  return views;
+  if (!PyUnicode_Check(key.ptr())) {
+    const nb::str type = nb::type_name(key.type());
+    throw nb::type_error(("a key is bytes or str, not " + std::string(type.c_str())).c_str());
+  }
+  Py_ssize_t size = 0;
+  const char* const bytes = PyUnicode_AsUTF8AndSize(key.ptr(), &size);
+  if (bytes == nullptr) throw nb::python_error();
+  return {bytes, static_cast<size_t>(size)};
 }
 
-std::vector<std::string> KeyCopies(const KeyList& keys) {
-  const auto views = KeyViews(keys);
-  return {views.begin(), views.end()};
+KeyList::KeyList(nb::handle keys) : held_(nb::steal(PySequence_Tuple(keys.ptr()))) {
+  if (!held_.is_valid()) throw nb::python_error();
+  const size_t count = PyTuple_GET_SIZE(held_.ptr());
+  views_.reserve(count);
+  for (size_t at = 0; at < count; ++at) {
+    views_.push_back(ViewOf(PyTuple_GET_ITEM(held_.ptr(), at)));
+  }
 }
 
 namespace {
@@ -136,18 +144,13 @@ class Borrowed {
 using Links = std::optional<AnyList>;
 using AnyTuple = nb::typed<nb::tuple, nb::any, nb::ellipsis>;
 
-std::string_view ViewOf(nb::handle bytes) {
-  const auto held = nb::cast<nb::bytes>(bytes);
-  return {held.c_str(), held.size()};
-}
-
 std::vector<Client::PutItem> Items(const KeyList& keys, const Links& links) {
   if (links && links->size() != keys.size()) {
     throw nb::value_error("one link a key is needed");
   }
   std::vector<Client::PutItem> items;
   items.reserve(keys.size());
-  for (const std::string_view key : KeyViews(keys)) items.push_back({.key = key});
+  for (const std::string_view key : keys.views()) items.push_back({.key = key});
   for (size_t at = 0; links && at < items.size(); ++at) {
     const nb::object link = (*links)[at];
     if (link.is_none()) continue;
@@ -190,8 +193,9 @@ AnyTuple Answer(const Report& report) {
                      nb::cast(report.failures), SpaceOf(report.space)));
 }
 
-AnyTuple Put(const ClientHandle& client, const KeyList& keys, const AnyList& values,
+AnyTuple Put(const ClientHandle& client, const KeyArgument& key_list, const AnyList& values,
              const store::PutOptions& options, const Links& links) {
+  const KeyList keys(key_list);
   auto items = Items(keys, links);
   if (values.size() != items.size()) throw nb::value_error("one value a key is needed");
   std::deque<BufferView> views;
@@ -214,9 +218,10 @@ AnyTuple Put(const ClientHandle& client, const KeyList& keys, const AnyList& val
   return Answer(report);
 }
 
-AnyTuple PutFrom(const ClientHandle& client, const KeyList& keys, const Words& addresses,
+AnyTuple PutFrom(const ClientHandle& client, const KeyArgument& key_list, const Words& addresses,
                  const Words& lengths, const std::optional<Words>& counts,
                  const store::PutOptions& options, const Links& links) {
+  const KeyList keys(key_list);
   auto items = Items(keys, links);
   const Memory memory(addresses, lengths, counts);
   memory.CheckCount(items.size());
@@ -231,9 +236,10 @@ AnyTuple PutFrom(const ClientHandle& client, const KeyList& keys, const Words& a
   return Answer(report);
 }
 
-AnyTuple OpenWrite(const ClientHandle& client, const KeyList& keys,
+AnyTuple OpenWrite(const ClientHandle& client, const KeyArgument& key_list,
                    const std::vector<uint64_t>& sizes, uint64_t part_bytes,
                    const store::PutOptions& options, const Links& links) {
+  const KeyList keys(key_list);
   auto items = Items(keys, links);
   if (sizes.size() != items.size()) throw nb::value_error("one size a key is needed");
   for (size_t at = 0; at < items.size(); ++at) {
@@ -293,12 +299,12 @@ void CommitAll(const ClientHandle& client, const AnyList& handles) {
 
 // --- gets ---
 
-AnyList Get(const ClientHandle& client, const KeyList& keys) {
-  auto names = KeyCopies(keys);
+AnyList Get(const ClientHandle& client, const KeyArgument& key_list) {
+  const KeyList keys(key_list);
   std::shared_ptr<Reader> reader;
   {
     const ReleaseGil released;
-    reader = Unwrap(client->Open(std::move(names), false));
+    reader = Unwrap(client->Open(keys.views(), false));
   }
   std::vector<nb::object> values(reader->count(), nb::none());
   std::vector<Range> memory(reader->count());
@@ -340,13 +346,12 @@ AnyList Get(const ClientHandle& client, const KeyList& keys) {
 using Size = std::optional<uint64_t>;
 
 // Bytes [offset, offset + length) of one object, or all from `offset` on.
-nb::object GetRange(const ClientHandle& client, const nb::bytes& key, uint64_t offset,
-                    Size length) {
-  std::string name(key.c_str(), key.size());
+nb::object GetRange(const ClientHandle& client, nb::handle key, uint64_t offset, Size length) {
+  const std::string_view name = ViewOf(key);
   std::shared_ptr<Reader> reader;
   {
     const ReleaseGil released;
-    reader = Unwrap(client->Open({std::move(name)}, true));
+    reader = Unwrap(client->Open({name}, true));
   }
   if (reader->LeadingCount() == 0) return nb::none();
   const uint64_t size_bytes = reader->item(0).shape.size_bytes;
@@ -373,11 +378,11 @@ nb::object GetRange(const ClientHandle& client, const nb::bytes& key, uint64_t o
   return is_there ? nb::object(value) : nb::none();
 }
 
-Size GetInto(const ClientHandle& client, const nb::bytes& key, nb::handle buffer) {
+Size GetInto(const ClientHandle& client, nb::handle key, nb::handle buffer) {
   const BufferView view(buffer, true);
-  std::string name(key.c_str(), key.size());
+  const std::string_view name = ViewOf(key);
   const ReleaseGil released;
-  const auto reader = Unwrap(client->Open({std::move(name)}, true));
+  const auto reader = Unwrap(client->Open({name}, true));
   if (reader->LeadingCount() == 0) return std::nullopt;
   const uint64_t size_bytes = reader->item(0).shape.size_bytes;
   if (view.range().length < size_bytes) {
@@ -405,14 +410,14 @@ std::vector<Range> Front(std::span<const Range> memory, uint64_t bytes) {
   return front;
 }
 
-std::vector<Size> GetIntoMemory(const ClientHandle& client, const KeyList& keys,
+std::vector<Size> GetIntoMemory(const ClientHandle& client, const KeyArgument& key_list,
                                 const Words& addresses, const Words& capacities,
                                 const std::optional<Words>& counts) {
-  auto names = KeyCopies(keys);
+  const KeyList keys(key_list);
   const Memory memory(addresses, capacities, counts);
-  memory.CheckCount(names.size());
+  memory.CheckCount(keys.size());
   const ReleaseGil released;
-  const auto reader = Unwrap(client->Open(std::move(names), false));
+  const auto reader = Unwrap(client->Open(keys.views(), false));
   std::vector<std::vector<Range>> targets;
   targets.reserve(reader->count());
   std::vector<Reader::Request> requests;
@@ -438,22 +443,22 @@ std::vector<Size> GetIntoMemory(const ClientHandle& client, const KeyList& keys,
   return sizes;
 }
 
-nb::object OpenRead(const ClientHandle& client, const KeyList& keys, bool stop_at_miss) {
-  auto names = KeyCopies(keys);
+nb::object OpenRead(const ClientHandle& client, const KeyArgument& key_list, bool stop_at_miss) {
+  const KeyList keys(key_list);
   std::shared_ptr<Reader> reader;
   {
     const ReleaseGil released;
-    reader = Unwrap(client->Open(std::move(names), stop_at_miss));
+    reader = Unwrap(client->Open(keys.views(), stop_at_miss));
   }
   return nb::cast(new ReaderHandle(std::move(reader)), nb::rv_policy::take_ownership);
 }
 
-nb::object OpenView(const ClientHandle& client, const nb::bytes& key) {
-  std::string name(key.c_str(), key.size());
+nb::object OpenView(const ClientHandle& client, nb::handle key) {
+  const std::string_view name = ViewOf(key);
   std::shared_ptr<store::ObjectView> view;
   {
     const ReleaseGil released;
-    view = Unwrap(client->OpenView(std::move(name)));
+    view = Unwrap(client->OpenView(name));
   }
   if (view == nullptr) return nb::none();
   return nb::cast(new ViewHandle(std::move(view)), nb::rv_policy::take_ownership);
@@ -462,17 +467,17 @@ nb::object OpenView(const ClientHandle& client, const nb::bytes& key) {
 // --- questions ---
 
 template <auto kMethod>
-auto AskOfKeys(const ClientHandle& client, const KeyList& keys) {
-  const auto names = KeyViews(keys);
+auto AskOfKeys(const ClientHandle& client, const KeyArgument& key_list) {
+  const KeyList keys(key_list);
   const ReleaseGil released;
-  return Unwrap(((*client).*kMethod)(names));
+  return Unwrap(((*client).*kMethod)(keys.views()));
 }
 
-std::vector<bool> SetPin(const ClientHandle& client, const KeyList& keys, uint8_t pin,
+std::vector<bool> SetPin(const ClientHandle& client, const KeyArgument& key_list, uint8_t pin,
                          double soft_pin_s) {
-  const auto names = KeyViews(keys);
+  const KeyList keys(key_list);
   const ReleaseGil released;
-  return Unwrap(client->SetPin(names, static_cast<store::Pin>(pin), soft_pin_s));
+  return Unwrap(client->SetPin(keys.views(), static_cast<store::Pin>(pin), soft_pin_s));
 }
 
 template <typename M>
@@ -482,21 +487,20 @@ nb::bytes BodyOf(const M& message) {
   return nb::bytes(reinterpret_cast<const char*>(body.data()), body.size());
 }
 
-std::vector<nb::bytes> Describe(const ClientHandle& client, const KeyList& keys) {
-  const auto names = KeyViews(keys);
+std::vector<nb::bytes> Describe(const ClientHandle& client, const KeyArgument& key_list) {
+  const KeyList keys(key_list);
   std::vector<store::Objects> answers;
   {
     const ReleaseGil released;
-    answers = Unwrap(client->Describe(names));
+    answers = Unwrap(client->Describe(keys.views()));
   }
   std::vector<nb::bytes> bodies;
   for (const store::Objects& answer : answers) bodies.push_back(BodyOf(answer));
   return bodies;
 }
 
-nb::bytes List(const ClientHandle& client, const nb::bytes& prefix, uint64_t cursor,
-               uint32_t limit) {
-  const std::string start(prefix.c_str(), prefix.size());
+nb::bytes List(const ClientHandle& client, nb::handle prefix, uint64_t cursor, uint32_t limit) {
+  const std::string_view start = ViewOf(prefix);
   store::Objects page;
   {
     const ReleaseGil released;
@@ -555,15 +559,16 @@ void BindPuts(nb::class_<ClientHandle>& client) {
 void BindGets(nb::class_<ClientHandle>& client) {
   client.def("get", Get, nb::arg("keys"))
       .def("get_range", GetRange, nb::arg("key"), nb::arg("offset"), nb::arg("length").none(),
-           nb::sig("def get_range(self, key: bytes, offset: int, length: int | None) "
+           nb::sig("def get_range(self, key: bytes | str, offset: int, length: int | None) "
                    "-> bytes | None"))
       .def("get_into", GetInto, nb::arg("key"), nb::arg("buffer"))
       .def("get_into_memory", GetIntoMemory, nb::arg("keys"), nb::arg("addresses").noconvert(),
            nb::arg("capacities").noconvert(), nb::arg("counts").noconvert().none())
       .def("open_read", OpenRead, nb::arg("keys"), nb::arg("stop_at_miss"),
-           nb::sig("def open_read(self, keys: list[bytes], stop_at_miss: bool) -> StoreReader"))
+           nb::sig("def open_read(self, keys: collections.abc.Iterable[bytes | str], stop_at_miss: "
+                   "bool) -> StoreReader"))
       .def("open_view", OpenView, nb::arg("key"),
-           nb::sig("def open_view(self, key: bytes) -> StoreView | None"));
+           nb::sig("def open_view(self, key: bytes | str) -> StoreView | None"));
 }
 
 void BindQuestions(nb::class_<ClientHandle>& client) {

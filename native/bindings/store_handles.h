@@ -20,7 +20,7 @@ namespace mooncake {
 
 using Words =
     nanobind::ndarray<const uint64_t, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
-using KeyList = nanobind::typed<nanobind::list, nanobind::bytes>;
+using KeyArgument = nanobind::typed<nanobind::iterable, nanobind::any>;
 using AnyList = nanobind::typed<nanobind::list, nanobind::any>;
 
 // Something of the store that Python holds: letting go of it may ask the master or wait for a
@@ -69,8 +69,21 @@ class Memory {
   std::vector<std::span<const store::Range>> lists_;
 };
 
-// Views of the bytes in the list, which must live as long and not change.
-std::vector<std::string_view> KeyViews(const KeyList& keys);
-std::vector<std::string> KeyCopies(const KeyList& keys);
+// Views of the keys of a call. Each is bytes or a str, which stands for its UTF-8; whatever becomes
+// of what they were given in, they stay. Made and dropped with the GIL held.
+class KeyList {
+ public:
+  explicit KeyList(nanobind::handle keys);
+
+  const std::vector<std::string_view>& views() const { return views_; }
+  size_t size() const { return views_.size(); }
+
+ private:
+  const nanobind::object held_;
+  std::vector<std::string_view> views_;
+};
+
+// Valid as long as the key, which is bytes or a str. Throws TypeError.
+std::string_view ViewOf(nanobind::handle key);
 
 }  // namespace mooncake

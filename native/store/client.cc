@@ -1,17 +1,29 @@
 #include "store/client.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "store/batches.h"
 
 namespace mooncake::store {
 namespace {
 
+constexpr size_t kMessagesAtOnce = 16;
 constexpr int kReadHellos = 2;  // an expired session says hello once more, then gives up
 
-template <typename K>
-std::vector<std::string_view> Views(std::span<const K> keys) {
+std::vector<std::string_view> Views(std::span<const std::string_view> keys) {
   return {keys.begin(), keys.end()};
+}
+
+// The flags of `count` keys.
+Result<std::vector<bool>> Joined(std::vector<Flags> replies, size_t count) {
+  std::vector<bool> flags;
+  if (!replies.empty()) flags = std::move(replies.front().flags);
+  for (size_t at = 1; at < replies.size(); ++at) {
+    flags.insert(flags.end(), replies[at].flags.begin(), replies[at].flags.end());
+  }
+  if (flags.size() == count) return flags;
+  return Status(Code::kWire, "the master answered another number of keys");
 }
 
 }  // namespace
@@ -27,17 +39,18 @@ void Client::DropStaleSegments() {
   if (segments_epoch_.exchange(epoch) != epoch) context_->segments.Clear();
 }
 
-Result<std::shared_ptr<Reader>> Client::Open(std::vector<std::string> keys, bool stop_at_miss) {
-  return OpenAs(std::move(keys), stop_at_miss ? Hold::kLeading : Hold::kAll);
+Result<std::shared_ptr<Reader>> Client::Open(const std::vector<std::string_view>& keys,
+                                             bool stop_at_miss) {
+  return OpenAs(keys, stop_at_miss ? Hold::kLeading : Hold::kAll);
 }
 
-Result<std::shared_ptr<ObjectView>> Client::OpenView(std::string key) {
-  auto reader = OpenAs({std::move(key)}, Hold::kPinned);
+Result<std::shared_ptr<ObjectView>> Client::OpenView(std::string_view key) {
+  auto reader = OpenAs({&key, 1}, Hold::kPinned);
   if (!reader.ok()) return reader.status();
   return ObjectView::Make(context_, std::move(reader).value());
 }
 
-Result<std::shared_ptr<Reader>> Client::OpenAs(std::vector<std::string> keys, Hold hold) {
+Result<std::shared_ptr<Reader>> Client::OpenAs(std::span<const std::string_view> keys, Hold hold) {
   DropStaleSegments();
   for (int tries = 0; tries < kReadHellos; ++tries) {
     auto identity = context_->session.Current();
@@ -47,34 +60,39 @@ Result<std::shared_ptr<Reader>> Client::OpenAs(std::vector<std::string> keys, Ho
     const bool is_known = std::ranges::all_of(
         answers.value(), [](const Reader::Answer& one) { return one.reply.is_known; });
     if (is_known) {
-      return Reader::Make(context_, identity.value(), std::move(keys), std::move(answers).value());
+      return Reader::Make(context_, identity.value(), keys, std::move(answers).value());
     }
     context_->session.Forget(identity.value().id);
   }
   return Status(Code::kUnavailable, "the master does not keep this process's session");
 }
 
-// Message by message; for a leading run up to the one with the first miss.
-Result<std::vector<Reader::Answer>> Client::Lookup(std::span<const std::string> keys, Hold hold,
-                                                   const Session::Identity& identity) {
-  Session& session = context_->session;
+// For a leading run message by message, up to the one with the first miss.
+Result<std::vector<Reader::Answer>> Client::Lookup(std::span<const std::string_view> keys,
+                                                   Hold hold, const Session::Identity& identity) {
   const bool stop_at_miss = hold == Hold::kLeading;
+  const bool is_pin = hold == Hold::kPinned;
+  const auto make = [&](std::span<const std::string_view> some) {
+    return store::Lookup{identity.id, stop_at_miss, is_pin,
+                         context_->session.TakeReleased(identity.id), Views(some)};
+  };
   std::vector<Reader::Answer> answers;
   while (!keys.empty()) {
-    const size_t count = NextBatch(keys);
-    const store::Lookup question{identity.id, stop_at_miss, hold == Hold::kPinned,
-                                 session.TakeReleased(identity.id), Views(keys.first(count))};
-    Reader::Answer& answer = answers.emplace_back();
-    answer.asked_s = MonotonicSeconds();
-    answer.is_pin = hold == Hold::kPinned;
-    auto reply =
-        session.master().Call<LookupReply>(MessageType::kLookup, question, session.CallDeadline());
-    if (!reply.ok()) return reply.status();
-    answer.reply = std::move(reply).value();
-    const auto& items = answer.reply.items;
-    const bool is_whole = std::ranges::all_of(items, &LookupReply::Item::found);
-    if (!answer.reply.is_known || (stop_at_miss && !is_whole)) break;
-    if (items.size() != count) {
+    const size_t count = stop_at_miss ? NextBatch(keys) : keys.size();
+    const double asked_s = MonotonicSeconds();
+    std::vector<LookupReply> replies;
+    MC_RETURN_IF_ERROR(AskInSome(MessageType::kLookup, keys.first(count), make, replies));
+    size_t answered = 0;
+    bool goes_on = true;
+    for (LookupReply& reply : replies) {
+      const auto& items = reply.items;
+      const bool is_whole = std::ranges::all_of(items, &LookupReply::Item::found);
+      goes_on = goes_on && reply.is_known && (is_whole || !stop_at_miss);
+      answered += items.size();
+      answers.push_back({std::move(reply), asked_s, is_pin});
+    }
+    if (!goes_on) break;
+    if (answered != count) {
       return Status(Code::kWire, "the master answered another number of keys");
     }
     keys = keys.subspan(count);
@@ -89,17 +107,36 @@ Result<Reply> Client::Ask(MessageType type, const Request& request) {
   return session.master().Call<Reply>(type, request, session.CallDeadline());
 }
 
+// Appends a reply of each message with some of the keys. A few messages are under way at once.
+template <typename Reply, typename Make>
+Status Client::AskInSome(MessageType type, std::span<const std::string_view> keys, Make make,
+                         std::vector<Reply>& replies) {
+  Session& session = context_->session;
+  if (session.is_closed()) return {Code::kClosed, "the store client is closed"};
+  while (!keys.empty()) {
+    std::vector<decltype(make(keys))> questions;
+    for (size_t at = 0; at < kMessagesAtOnce && !keys.empty(); ++at) {
+      const size_t count = NextBatch(keys);
+      questions.push_back(make(keys.first(count)));
+      keys = keys.subspan(count);
+    }
+    auto some = session.master().CallAll<Reply>(type, questions, session.CallDeadline());
+    if (!some.ok()) return some.status();
+    if (replies.empty()) {
+      replies = std::move(some).value();
+    } else {
+      std::ranges::move(some.value(), std::back_inserter(replies));
+    }
+  }
+  return Status::Ok();
+}
+
 template <typename Reply>
 Result<std::vector<Reply>> Client::AskOfKeys(MessageType type,
                                              std::span<const std::string_view> keys) {
   std::vector<Reply> replies;
-  while (!keys.empty()) {
-    const size_t count = NextBatch(keys);
-    auto reply = Ask<Reply>(type, Keys{Views(keys.first(count))});
-    if (!reply.ok()) return reply.status();
-    replies.push_back(std::move(reply).value());
-    keys = keys.subspan(count);
-  }
+  const auto make = [](std::span<const std::string_view> some) { return Keys{Views(some)}; };
+  MC_RETURN_IF_ERROR(AskInSome(type, keys, make, replies));
   return replies;
 }
 
@@ -107,12 +144,7 @@ Result<std::vector<bool>> Client::AskForFlags(MessageType type,
                                               std::span<const std::string_view> keys) {
   auto replies = AskOfKeys<Flags>(type, keys);
   if (!replies.ok()) return replies.status();
-  std::vector<bool> flags;
-  for (const Flags& some : replies.value()) {
-    flags.insert(flags.end(), some.flags.begin(), some.flags.end());
-  }
-  if (flags.size() == keys.size()) return flags;
-  return Status(Code::kWire, "the master answered another number of keys");
+  return Joined(std::move(replies).value(), keys.size());
 }
 
 Result<std::vector<bool>> Client::Exists(std::span<const std::string_view> keys) {
@@ -138,17 +170,12 @@ Result<uint64_t> Client::MatchPrefix(std::span<const std::string_view> keys) {
 
 Result<std::vector<bool>> Client::SetPin(std::span<const std::string_view> keys, Pin pin,
                                          double soft_pin_s) {
-  std::vector<bool> flags;
-  while (!keys.empty()) {
-    const size_t count = NextBatch(keys);
-    const store::SetPin question{pin, soft_pin_s, Views(keys.first(count))};
-    auto reply = Ask<Flags>(MessageType::kSetPin, question);
-    if (!reply.ok()) return reply.status();
-    const auto& some = reply.value().flags;
-    flags.insert(flags.end(), some.begin(), some.end());
-    keys = keys.subspan(count);
-  }
-  return flags;
+  std::vector<Flags> replies;
+  const auto make = [&](std::span<const std::string_view> some) {
+    return store::SetPin{pin, soft_pin_s, Views(some)};
+  };
+  MC_RETURN_IF_ERROR(AskInSome(MessageType::kSetPin, keys, make, replies));
+  return Joined(std::move(replies), keys.size());
 }
 
 Result<std::vector<Objects>> Client::Describe(std::span<const std::string_view> keys) {

@@ -84,9 +84,10 @@ class Client {
   std::vector<Status> Commit(std::span<Writer* const> writers);
 
   // Leases what is there: all of `keys` that are, or only their leading run.
-  Result<std::shared_ptr<Reader>> Open(std::vector<std::string> keys, bool stop_at_miss);
+  Result<std::shared_ptr<Reader>> Open(const std::vector<std::string_view>& keys,
+                                       bool stop_at_miss);
   // All of one object, in place where that is possible. Null: a miss.
-  Result<std::shared_ptr<ObjectView>> OpenView(std::string key);
+  Result<std::shared_ptr<ObjectView>> OpenView(std::string_view key);
 
   Result<std::vector<bool>> Exists(std::span<const std::string_view> keys);
   Result<uint64_t> MatchPrefix(std::span<const std::string_view> keys);
@@ -110,6 +111,9 @@ class Client {
   Result<Reply> Ask(MessageType type, const Request& request);
   template <typename Reply>
   Result<std::vector<Reply>> AskOfKeys(MessageType type, std::span<const std::string_view> keys);
+  template <typename Reply, typename Make>
+  Status AskInSome(MessageType type, std::span<const std::string_view> keys, Make make,
+                   std::vector<Reply>& replies);
   Result<std::vector<bool>> AskForFlags(MessageType type, std::span<const std::string_view> keys);
 
   Result<PutStartReply> AskToPut(PutStart& question, Session::Identity& identity);
@@ -120,8 +124,8 @@ class Client {
                  const PutOptions& options, PutResult& result);
   void WriteAndEnd(std::span<const std::span<const Range>> values, std::vector<Started>& puts);
   enum class Hold { kAll, kLeading, kPinned };
-  Result<std::shared_ptr<Reader>> OpenAs(std::vector<std::string> keys, Hold hold);
-  Result<std::vector<Reader::Answer>> Lookup(std::span<const std::string> keys, Hold hold,
+  Result<std::shared_ptr<Reader>> OpenAs(std::span<const std::string_view> keys, Hold hold);
+  Result<std::vector<Reader::Answer>> Lookup(std::span<const std::string_view> keys, Hold hold,
                                              const Session::Identity& identity);
   void DropStaleSegments();
 

@@ -231,6 +231,8 @@ void Client::WriteAndEnd(std::span<const std::span<const Range>> values,
                          std::vector<Started>& puts) {
   std::vector<WriteRequest> requests;
   std::vector<Started*> started;
+  requests.reserve(puts.size());
+  started.reserve(puts.size());
   for (size_t at = 0; at < puts.size(); ++at) {
     if (puts[at].writer == nullptr) continue;
     requests.push_back({puts[at].writer.get(), 0, values[at]});
@@ -239,6 +241,8 @@ void Client::WriteAndEnd(std::span<const std::span<const Range>> values,
   const auto written = Write(requests);
   std::vector<Writer*> ending;
   std::vector<Started*> ended;
+  ending.reserve(puts.size());
+  ended.reserve(puts.size());
   for (size_t at = 0; at < started.size(); ++at) {
     Started& put = *started[at];
     put.status = written[at];
@@ -259,7 +263,8 @@ std::vector<Status> Client::Write(std::span<const WriteRequest> requests) {
   std::vector<Status> statuses(requests.size());
   if (requests.empty()) return statuses;
   Writer& first = *requests[0].writer;
-  Haul haul(first.context(), Op::kWrite, first.owner().peer_id, first.has_checksums());
+  Haul haul(first.context(), Op::kWrite, first.owner().peer_id, first.has_checksums(),
+            2 * requests.size());
   std::vector<Writer::Job> jobs(requests.size());
   for (size_t at = 0; at < requests.size(); ++at) {
     const WriteRequest& request = requests[at];

@@ -15,7 +15,10 @@ Haul::Slot Haul::Add(const NodeAddress& node, uint64_t address, uint64_t offset,
   if (last_ >= loads_.size() || loads_[last_].node.node != node.node) {
     const auto is_same = [&](const Load& load) { return load.node.node == node.node; };
     last_ = std::ranges::find_if(loads_, is_same) - loads_.begin();
-    if (last_ == loads_.size()) loads_.push_back({.node = node});
+    if (last_ == loads_.size()) {
+      loads_.push_back({.node = node});
+      loads_.back().pieces.reserve(pieces_);
+    }
   }
   Load& load = loads_[last_];
   load.pieces.push_back({address, offset, length});

@@ -24,12 +24,14 @@ class Haul {
     bool is_used() const { return node != UINT32_MAX; }
   };
 
-  // `peer_id`: the identity that the extents were granted to; reads may use any.
-  Haul(Context& context, Op op, uint64_t peer_id, bool has_checksums)
+  // `peer_id`: the identity that the extents were granted to; reads may use any. About `pieces` of
+  // them will be added.
+  Haul(Context& context, Op op, uint64_t peer_id, bool has_checksums, size_t pieces)
       : context_(context),
         op_(op),
         peer_id_(peer_id),
         has_checksums_(has_checksums),
+        pieces_(pieces),
         arena_(context.scratch) {}
 
   // Local memory for the time of the haul.
@@ -70,6 +72,7 @@ class Haul {
   const Op op_;
   const uint64_t peer_id_;
   const bool has_checksums_;
+  const size_t pieces_;  // that are expected
   Arena arena_;
   std::vector<Load> loads_;
   uint32_t last_ = 0;  // that a piece was added to

@@ -36,9 +36,15 @@ class ReadRound {
     uint64_t peer_id = 0;   // under which it was read
   };
 
-  ReadRound(Context& context, bool has_checksums)
+  // About `ranges` of them will be added.
+  ReadRound(Context& context, bool has_checksums, size_t ranges)
       : peer_id_(context.session.engine().peer_id()),
-        haul_(context, Op::kRead, peer_id_, has_checksums) {}
+        haul_(context, Op::kRead, peer_id_, has_checksums, 2 * ranges) {
+    jobs_.reserve(ranges);
+    parts_.reserve(ranges);
+    pieces_.reserve(ranges);
+    heads_.reserve(ranges);
+  }
 
   // Lays one range out; its number.
   size_t Add(const ReadSource& source, uint64_t offset, std::span<const Range> memory);

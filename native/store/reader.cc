@@ -22,20 +22,16 @@ struct Reader::Task {
 
 Result<std::shared_ptr<Reader>> Reader::Make(std::shared_ptr<Context> context,
                                              const Session::Identity& owner,
-                                             std::vector<std::string> keys,
+                                             std::span<const std::string_view> keys,
                                              std::vector<Answer> answers) {
-  std::shared_ptr<Reader> reader(
-      new Reader(std::move(context), owner, std::move(keys), std::move(answers)));
+  std::shared_ptr<Reader> reader(new Reader(std::move(context), owner, keys, std::move(answers)));
   MC_RETURN_IF_ERROR(reader->TakeItems());
   return reader;
 }
 
 Reader::Reader(std::shared_ptr<Context> context, const Session::Identity& owner,
-               std::vector<std::string> keys, std::vector<Answer> answers)
-    : context_(std::move(context)),
-      owner_(owner),
-      keys_(std::move(keys)),
-      answers_(std::move(answers)) {
+               std::span<const std::string_view> keys, std::vector<Answer> answers)
+    : context_(std::move(context)), owner_(owner), keys_(keys), answers_(std::move(answers)) {
   for (Answer& answer : answers_) {
     if (answer.reply.lease == 0) continue;
     const double end_s =
@@ -95,22 +91,23 @@ void Reader::Close() {
   }
 }
 
-Status Reader::ClockValidity(const LeaseClock* clock) const {
+Status Reader::ClockValidity(const LeaseClock* clock, double now_s) const {
   if (is_closed_) return {Code::kClosed, "the reader was closed"};
   if (context_->session.epoch() != owner_.epoch) {
     return {Code::kStaleEpoch, "the descriptor is of an earlier master; look the key up again"};
   }
-  if (clock != nullptr && MonotonicSeconds() < clock->end_s.load()) return Status::Ok();
+  if (clock != nullptr && now_s < clock->end_s.load()) return Status::Ok();
   return {Code::kLeaseExpired, "the lease has ended; look the key up again"};
 }
 
-Status Reader::ValidityOf(const Item& item) const {
-  return ClockValidity(answers_[item.answer].clock.get());
+Status Reader::ValidityOf(const Item& item, double now_s) const {
+  return ClockValidity(answers_[item.answer].clock.get(), now_s);
 }
 
 Status Reader::Validity() const {
+  const double now_s = MonotonicSeconds();
   for (const Answer& answer : answers_) {
-    MC_RETURN_IF_ERROR(ClockValidity(answer.clock.get()));
+    MC_RETURN_IF_ERROR(ClockValidity(answer.clock.get(), now_s));
   }
   return Status::Ok();
 }
@@ -158,6 +155,7 @@ Result<std::vector<bool>> Reader::Read(std::span<const Request> requests) {
   }
   MC_RETURN_IF_ERROR(RunTasks(tasks));
   std::vector<bool> done;
+  done.reserve(tasks.size());
   for (const Task& task : tasks) done.push_back(task.is_done);
   return done;
 }
@@ -183,13 +181,15 @@ ObjectHeader Reader::HeaderOf(size_t index, uint64_t stripe) const {
 Status Reader::RunTasks(std::vector<Task>& tasks) {
   const bool verifies = context_->has_checksums;
   std::vector<Task*> running;
+  running.reserve(tasks.size());
   for (;;) {
-    ReadRound round(*context_, verifies);
+    ReadRound round(*context_, verifies, tasks.size());
     running.clear();
+    const double before_s = MonotonicSeconds();
     for (Task& task : tasks) {
       if (task.is_done || task.is_missed || round.bounce_bytes() > kBounceBytes) continue;
       const Item& item = items_[task.request->index];
-      const bool is_valid = ValidityOf(item).ok();
+      const bool is_valid = ValidityOf(item, before_s).ok();
       if (!is_valid) ++context_->counters.stale;
       task.is_missed = !is_valid || task.tried == item.copies;
       if (task.is_missed) continue;
@@ -204,12 +204,16 @@ Status Reader::RunTasks(std::vector<Task>& tasks) {
     }
     if (running.empty()) return Status::Ok();
     round.Run();
-    for (Task* task : running) MC_RETURN_IF_ERROR(Settle(*task, round.OutcomeOf(task->number)));
+    const double after_s = MonotonicSeconds();
+    for (Task* task : running) {
+      MC_RETURN_IF_ERROR(Settle(*task, round.OutcomeOf(task->number), after_s));
+    }
   }
 }
 
 // An error only when the arguments are wrong.
-Status Reader::Settle(Task& task, const ReadRound::Outcome& outcome) {
+// `now_s` is a time after the round.
+Status Reader::Settle(Task& task, const ReadRound::Outcome& outcome, double now_s) {
   if (IsCallersFault(outcome.status)) return outcome.status;
   ++task.tried;
   const uint64_t index = task.request->index;
@@ -220,13 +224,13 @@ Status Reader::Settle(Task& task, const ReadRound::Outcome& outcome) {
   } else if (!outcome.is_right) {
     ReportCorrupt(index, outcome.wrong);
   } else {
-    task.is_done = ValidityOf(items_[index]).ok();
+    task.is_done = ValidityOf(items_[index], now_s).ok();
   }
   return Status::Ok();
 }
 
 void Reader::ReportCorrupt(size_t index, NodeId node) {
-  if (!ValidityOf(items_[index]).ok()) {
+  if (!ValidityOf(items_[index], MonotonicSeconds()).ok()) {
     ++context_->counters.stale;  // it was lawfully reused
     return;
   }

@@ -17,6 +17,7 @@
 
 #include "store/context.h"
 #include "store/haul.h"
+#include "store/own_keys.h"
 #include "store/read_round.h"
 
 namespace mooncake::store {
@@ -54,7 +55,7 @@ class Reader {
   // describes what cannot be.
   static Result<std::shared_ptr<Reader>> Make(std::shared_ptr<Context> context,
                                               const Session::Identity& owner,
-                                              std::vector<std::string> keys,
+                                              std::span<const std::string_view> keys,
                                               std::vector<Answer> answers);
   ~Reader() { Close(); }
 
@@ -86,19 +87,19 @@ class Reader {
   struct Task;
 
   Reader(std::shared_ptr<Context> context, const Session::Identity& owner,
-         std::vector<std::string> keys, std::vector<Answer> answers);
+         std::span<const std::string_view> keys, std::vector<Answer> answers);
   Status TakeItems();
   Status TakeAnswer(uint32_t number, size_t& key);
   Status CheckRequest(const Request& request) const;
   Status RunTasks(std::vector<Task>& tasks);
-  Status Settle(Task& task, const ReadRound::Outcome& outcome);
+  Status Settle(Task& task, const ReadRound::Outcome& outcome, double now_s);
   uint32_t FirstCopy(const Item& item) const;
-  Status ValidityOf(const Item& item) const;
-  Status ClockValidity(const LeaseClock* clock) const;
+  Status ValidityOf(const Item& item, double now_s) const;
+  Status ClockValidity(const LeaseClock* clock, double now_s) const;
 
   const std::shared_ptr<Context> context_;
   const Session::Identity owner_;
-  const std::vector<std::string> keys_;
+  const OwnKeys keys_;
   std::vector<Answer> answers_;
   std::vector<Item> items_;
   std::atomic<bool> is_closed_{false};

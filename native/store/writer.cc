@@ -19,7 +19,7 @@ Writer::Writer(std::shared_ptr<Context> context, const Session::Identity& owner,
 Writer::~Writer() { Abort(); }
 
 Status Writer::Write(uint64_t offset, std::span<const Range> memory) {
-  Haul haul(*context_, Op::kWrite, owner_.peer_id, grant_.has_checksums);
+  Haul haul(*context_, Op::kWrite, owner_.peer_id, grant_.has_checksums, 2);
   Job job;
   MC_RETURN_IF_ERROR(Begin(offset, memory, haul, job));
   haul.Run();

@@ -49,7 +49,17 @@ class Process:
         self.child.stdin.flush()
 
     def signal(self, number):
+        """Send a signal. After SIGSTOP nothing of the process runs any more.
+
+        The kernel stops its threads only once one of them has run again to hear of it.
+        """
         self.child.send_signal(number)
+        if number == signal.SIGSTOP:
+            eventually(self._is_stopped, "the process stops")
+
+    def _is_stopped(self):
+        threads = Path(f"/proc/{self.child.pid}/task").glob("*/stat")
+        return all(about.read_text().rpartition(")")[2].split()[0] == "T" for about in threads)
 
     def kill(self):
         self.child.kill()
