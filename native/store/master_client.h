@@ -50,6 +50,15 @@ class MasterClient {
     return replies;
   }
 
+  // Says something whose answer says no more than that it was heard. Errors as of Call.
+  template <typename Request>
+  Status Tell(MessageType type, const Request& request, Deadline deadline) {
+    Line line = TakeIdle();
+    line.Begin(type, /*is_answered=*/true);
+    MC_RETURN_IF_ERROR(line.Add(request));
+    return Exchange(std::move(line), deadline, [](size_t, auto) { return Status::Ok(); });
+  }
+
   // Says something that is not answered. Lost in silence when the connection breaks.
   template <typename Request>
   Status Notify(MessageType type, const Request& request, Deadline deadline) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 namespace mooncake::store {
@@ -10,6 +11,17 @@ namespace {
 constexpr double kFirstPeriod_s = 0.2;  // while the master is away
 constexpr double kRelease_s = 0.02;
 constexpr int kHellos = 3;  // a fenced peer id takes one more each
+constexpr size_t kMaxAborts = 1 << 16;
+
+// The first ones, as many as one message takes.
+template <typename T>
+std::vector<T> TakeSome(std::vector<T>& all) {
+  if (all.size() <= kMaxBatch) return std::exchange(all, {});
+  const auto end = all.begin() + kMaxBatch;
+  std::vector<T> some(std::make_move_iterator(all.begin()), std::make_move_iterator(end));
+  all.erase(all.begin(), end);
+  return some;
+}
 
 }  // namespace
 
@@ -21,10 +33,9 @@ Session::Session(std::shared_ptr<Engine> engine, std::string master, double time
 void Session::Close() {
   {
     std::lock_guard lock(mutex_);
-    is_closed_ = true;
+    if (std::exchange(is_closed_, true)) return;
   }
   closing_.notify_all();
-  if (!thread_.joinable()) return;
   thread_.join();
   const SessionId id = Snapshot().id;
   // A courtesy: a master that does not hear it notices by the silence.
@@ -73,6 +84,7 @@ Result<Session::Identity> Session::SayHello(Deadline deadline) {
     for (const auto& [lease, clock] : leases_) clock->end_s.store(0);  // ended with the old session
     leases_.clear();
     released_.clear();
+    released_pins_.clear();
     aborts_.clear();
     return identity_;
   }
@@ -102,7 +114,9 @@ void Session::Release(SessionId id, uint64_t lease) {
   {
     std::lock_guard lock(mutex_);
     if (identity_.id != id) return;  // it has ended; a lease of today may have its number
-    leases_.erase(lease);
+    const auto held = leases_.find(lease);
+    if (held != leases_.end() && held->second->is_pin) released_pins_.push_back(lease);
+    if (held != leases_.end()) leases_.erase(held);
     released_.push_back(lease);
     if (std::exchange(is_release_due_, true)) return;
   }
@@ -111,12 +125,15 @@ void Session::Release(SessionId id, uint64_t lease) {
 
 std::vector<uint64_t> Session::TakeReleased(SessionId id) {
   std::lock_guard lock(mutex_);
-  return identity_.id == id ? std::exchange(released_, {}) : std::vector<uint64_t>();
+  return identity_.id == id ? TakeSome(released_) : std::vector<uint64_t>();
 }
 
 void Session::AbortLater(SessionId id, PutAbort::Item put) {
   std::lock_guard lock(mutex_);
-  if (identity_.id == id) aborts_.push_back(std::move(put));
+  if (identity_.id != id) return;
+  aborts_.push_back(std::move(put));
+  // The master has been away for long, or is of no use: with the session all of them end.
+  if (aborts_.size() > kMaxAborts) identity_.id = 0;
 }
 
 // Beats in time, and says what was released when no lookup has said it.
@@ -126,6 +143,7 @@ void Session::Run() {
     lock.unlock();
     const bool is_well = Beat().ok();
     lock.lock();
+    is_release_due_ = is_release_due_ || !released_pins_.empty();
     const bool has_period = is_well && identity_.client_ttl_s > 0;
     const double period_s = std::min(identity_.client_ttl_s / 4, identity_.lease_s / 3);
     const Deadline next = Deadline::After(has_period ? period_s : kFirstPeriod_s);
@@ -142,12 +160,28 @@ void Session::Run() {
   }
 }
 
-// If it is lost, the leases end by themselves.
+// Leases that the master does not hear of end by themselves. Pins do not: it is told until it has
+// heard.
 void Session::SendReleased() {
-  const SessionId id = Snapshot().id;
-  store::Release release{id, TakeReleased(id)};
-  if (release.leases.empty()) return;
-  (void)master_.Notify(MessageType::kRelease, release, CallDeadline());
+  store::Release release{Snapshot().id, {}};
+  for (;;) {
+    release.leases = TakeReleased(release.session);
+    if (release.leases.empty()) break;
+    (void)master_.Notify(MessageType::kRelease, release, CallDeadline());
+  }
+  for (;;) {
+    {
+      std::lock_guard lock(mutex_);
+      if (identity_.id != release.session) return;
+      release.leases = TakeSome(released_pins_);
+    }
+    if (release.leases.empty()) return;
+    if (master_.Tell(MessageType::kRelease, release, CallDeadline()).ok()) continue;
+    std::lock_guard lock(mutex_);
+    if (identity_.id != release.session) return;
+    released_pins_.insert(released_pins_.end(), release.leases.begin(), release.leases.end());
+    return;
+  }
 }
 
 Status Session::Beat() {
@@ -157,46 +191,56 @@ Status Session::Beat() {
     return SayHello(deadline).status();
   }
   const double now_s = MonotonicSeconds();
-  Heartbeat beat{identity.id, {}};
-  {
-    std::lock_guard lock(mutex_);
-    for (const auto& [lease, clock] : leases_) {
-      if (!clock->is_pin && clock->end_s.load() > now_s) beat.leases.push_back(lease);
-    }
-  }
-  auto reply = master_.Call<HeartbeatReply>(MessageType::kHeartbeat, beat, deadline);
-  if (!reply.ok()) return reply.status();
-  if (!reply.value().is_known) {
+  const auto beats = Beats(identity.id, now_s);
+  auto replies = master_.CallAll<HeartbeatReply>(MessageType::kHeartbeat, beats, deadline);
+  if (!replies.ok()) return replies.status();
+  if (!std::ranges::all_of(replies.value(), &HeartbeatReply::is_known)) {
     Forget(identity.id);
     return SayHello(deadline).status();
   }
-  {
-    std::lock_guard lock(mutex_);
-    for (const uint64_t lease : beat.leases) {
-      const auto& ended = reply.value().ended;
-      const auto held = leases_.find(lease);
-      if (held == leases_.end()) continue;
-      const bool is_ended = std::find(ended.begin(), ended.end(), lease) != ended.end();
-      held->second->end_s.store(is_ended ? 0 : now_s + identity.lease_s);
-    }
+  for (size_t at = 0; at < beats.size(); ++at) {
+    Renew(beats[at].leases, replies.value()[at].ended, now_s + identity.lease_s);
   }
   SendAborts(identity);
   return Status::Ok();
 }
 
+// What is to be said, at least that this process is there.
+std::vector<Heartbeat> Session::Beats(SessionId id, double now_s) const {
+  std::vector<Heartbeat> beats{{id, {}}};
+  std::lock_guard lock(mutex_);
+  for (const auto& [lease, clock] : leases_) {
+    if (clock->is_pin || clock->end_s.load() <= now_s) continue;
+    if (beats.back().leases.size() == kMaxBatch) beats.push_back({id, {}});
+    beats.back().leases.push_back(lease);
+  }
+  return beats;
+}
+
+void Session::Renew(std::span<const uint64_t> leases, std::span<const uint64_t> ended,
+                    double end_s) {
+  std::lock_guard lock(mutex_);
+  for (const uint64_t lease : leases) {
+    const auto held = leases_.find(lease);
+    if (held == leases_.end()) continue;
+    const bool is_ended = std::ranges::find(ended, lease) != ended.end();
+    held->second->end_s.store(is_ended ? 0 : end_s);
+  }
+}
+
 void Session::SendAborts(const Identity& identity) {
   PutAbort abort{identity.id, {}};
-  {
-    std::lock_guard lock(mutex_);
-    if (identity_.id != identity.id) return;
-    const auto rest = aborts_.begin() + std::min<size_t>(aborts_.size(), kMaxBatch);
-    abort.items.assign(aborts_.begin(), rest);
-    aborts_.erase(aborts_.begin(), rest);
+  for (;;) {
+    {
+      std::lock_guard lock(mutex_);
+      if (identity_.id != identity.id) return;
+      abort.items = TakeSome(aborts_);
+    }
+    if (abort.items.empty()) return;
+    if (master_.Tell(MessageType::kPutAbort, abort, CallDeadline()).ok()) continue;
+    for (auto& item : abort.items) AbortLater(identity.id, std::move(item));
+    return;
   }
-  if (abort.items.empty()) return;
-  auto reply = master_.Call<PutEndReply>(MessageType::kPutAbort, abort, CallDeadline());
-  if (reply.ok()) return;
-  for (auto& item : abort.items) AbortLater(identity.id, std::move(item));
 }
 
 }  // namespace mooncake::store

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -56,9 +57,9 @@ class Session {
   // A lease of session `id`; it has ended when that session is not the current one any more. A pin
   // is not renewed: it ends by Release.
   std::shared_ptr<LeaseClock> Hold(SessionId id, uint64_t lease, double end_s, bool is_pin = false);
-  // The master hears of it with the next lookup, or within some 20 ms.
+  // The master hears of it with the next lookup, or within some 20 ms; of a pin, until it has.
   void Release(SessionId id, uint64_t lease);
-  // What is to be said to have been released, by whoever says it.
+  // What is to be said to have been released, by whoever says it: as much as a message takes.
   std::vector<uint64_t> TakeReleased(SessionId id);
 
   // A put whose end the master may not have heard of. Said by the heartbeat until it is heard.
@@ -77,6 +78,8 @@ class Session {
   Result<Identity> SayHello(Deadline deadline);
   void Run();
   Status Beat();
+  std::vector<Heartbeat> Beats(SessionId id, double now_s) const;
+  void Renew(std::span<const uint64_t> leases, std::span<const uint64_t> ended, double end_s);
   void SendReleased();
   void SendAborts(const Identity& identity);
   Identity Snapshot() const;
@@ -94,7 +97,8 @@ class Session {
   Identity identity_;
   std::map<uint64_t, std::shared_ptr<LeaseClock>> leases_;
   std::vector<uint64_t> released_;
-  bool is_release_due_ = false;  // the thread will say it soon
+  std::vector<uint64_t> released_pins_;  // that the master may not have heard of
+  bool is_release_due_ = false;          // the thread will say it soon
   std::vector<PutAbort::Item> aborts_;
 
   std::thread thread_;
