@@ -34,7 +34,7 @@ void GroupTable::Leave(uint32_t number, uint32_t index) {
   group.members.pop_back();
   if (!group.members.empty()) return;
   if (group.is_dead) {
-    std::erase(dead_, number);
+    dead_.erase(std::ranges::find(dead_, number));  // most often the first
   } else {
     by_name_.erase(group.name);
   }

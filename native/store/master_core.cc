@@ -60,7 +60,7 @@ HelloReply MasterCore::Step(const Hello& event, double now_s) {
   Work(settle_steps());
   HelloReply reply{false, event.session, options_.epoch, options_.client_ttl_s, options_.lease_s};
   // Id 0 names nobody, so that no node could fence it.
-  reply.is_fenced = event.peer_id == 0 || fenced_peers_.contains(event.peer_id);
+  reply.is_fenced = event.peer_id == 0 || fenced_peers_.Contains(event.peer_id);
   if (!reply.is_fenced) {
     Session& session = sessions_[event.session];
     session.peer_id = event.peer_id;
@@ -101,7 +101,7 @@ void MasterCore::EndSession(SessionId id) {
   Session& session = found->second;
   ended_.push_back({session.peer_id, std::move(session.puts), 0, std::move(session.leases)});
   const bool is_dirty = ended_.back().puts.table.size() > 0 || session.has_pinned;
-  if (is_dirty) RememberFenced(session.peer_id);
+  if (is_dirty) fenced_peers_.Add(session.peer_id);
   sessions_.erase(found);
 }
 
@@ -137,26 +137,31 @@ void MasterCore::EndOverdue(int& steps) {
     if (session != sessions_.end()) session->second.leases.erase(id);
     EndLease(id);
   }
-  while (steps > 0 && !soft_pins_.empty() && soft_pins_.top().end_s < now_s_) {
-    const SoftPin pin = soft_pins_.top();
-    soft_pins_.pop();
-    --steps;
-    const auto latest = soft_pin_of_.find(pin.index);
-    const bool is_latest = latest != soft_pin_of_.end() &&
-                           latest->second.generation == pin.generation &&
-                           latest->second.end_s == pin.end_s;
-    if (!is_latest) continue;
-    soft_pin_of_.erase(latest);
-    const Object& object = inventory_.objects()[pin.index];
-    const bool is_there = object.generation == pin.generation && object.data != nullptr;
-    if (is_there && object.pin == Pin::kSoft) inventory_.SetPin(pin.index, Pin::kNone);
+  for (; steps > 0 && !soft_pins_.empty() && soft_pins_.begin()->first < now_s_; --steps) {
+    const uint32_t index = soft_pins_.begin()->second;
+    const uint64_t generation = ForgetSoftPin(index);
+    const Object& object = inventory_.objects()[index];
+    const bool is_there = object.generation == generation && object.data != nullptr;
+    if (is_there && object.pin == Pin::kSoft) inventory_.SetPin(index, Pin::kNone);
   }
 }
 
 void MasterCore::PinUntil(uint32_t index, double end_s) {
-  const SoftPin pin{end_s, index, inventory_.objects()[index].generation};
-  soft_pins_.push(pin);
-  soft_pin_of_[index] = pin;
+  (void)ForgetSoftPin(index);
+  const uint64_t generation = inventory_.objects()[index].generation;
+  soft_pin_of_.Insert({end_s, generation, SoftPinHash(index), index + 1});
+  soft_pins_.emplace(end_s, index);
+}
+
+// Returns the generation that it was of; 0: there is none.
+uint64_t MasterCore::ForgetSoftPin(uint32_t index) {
+  const auto is_its = [index](const SoftPin& pin) { return pin.number == index + 1; };
+  const SoftPin* found = soft_pin_of_.Find(SoftPinHash(index), is_its);
+  if (found == nullptr) return 0;
+  const SoftPin pin = *found;
+  soft_pins_.erase({pin.end_s, index});
+  soft_pin_of_.Erase(pin.hash, is_its);
+  return pin.generation;
 }
 
 void MasterCore::Work(int steps) {
@@ -178,7 +183,7 @@ void MasterCore::Work(int steps) {
 bool MasterCore::has_background() const {
   if (inventory_.has_work() || !ended_.empty() || !ended_leases_.empty()) return true;
   if (jobs_.has_work() || tasks_.has_work(now_s_) || upkeep_.has_work()) return true;
-  if (!soft_pins_.empty() && soft_pins_.top().end_s < now_s_) return true;
+  if (!soft_pins_.empty() && soft_pins_.begin()->first < now_s_) return true;
   return !leases_by_end_.empty() && leases_.at(leases_by_end_.front()).end_s < now_s_;
 }
 

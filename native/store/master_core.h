@@ -19,12 +19,13 @@
 #include <deque>
 #include <list>
 #include <memory>
-#include <queue>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "policy/admission.h"
@@ -34,6 +35,7 @@
 #include "store/inventory.h"
 #include "store/master_options.h"
 #include "store/messages.h"
+#include "store/recent_ids.h"
 #include "store/upkeep.h"
 
 namespace mooncake::store {
@@ -94,6 +96,8 @@ class MasterCore {
   // done when it is answered.
   int slice_steps() const { return 1 + static_cast<int>(options_.step_evictions); }
   int settle_steps() const { return 1 + slice_steps() / 7; }
+  static constexpr size_t kEarlyAborts = 2 * kMaxBatch;  // marks a session
+  static constexpr size_t kRemembered = 1 << 16;         // peer ids, and nodes
 
   struct PutSlot {
     uint64_t put_id = 0;
@@ -122,8 +126,7 @@ class MasterCore {
     bool has_pinned = false;
     Puts puts;
     std::unordered_set<uint64_t> leases;
-    std::unordered_set<uint64_t> early_aborts;  // ids whose abort overtook their start
-    std::deque<uint64_t> early_aborts_by_arrival;
+    RecentIds early_aborts{kEarlyAborts};  // ids whose abort overtook their start
   };
   // A session that is gone; its puts and leases follow.
   struct Ended {
@@ -140,11 +143,13 @@ class MasterCore {
     std::list<uint64_t>::iterator by_end;  // not of a pin
     uint32_t fences = 0;                   // that a pin without a session waits for
   };
+  // An object's latest.
   struct SoftPin {
     double end_s = 0;
-    uint32_t index = 0;
     uint64_t generation = 0;
-    bool operator>(const SoftPin& other) const { return end_s > other.end_s; }
+    uint32_t hash = 0;
+    uint32_t number = 0;  // of the object, + 1
+    bool is_set() const { return number != 0; }
   };
 
   // master_core.cc: sessions, time and slices
@@ -155,6 +160,10 @@ class MasterCore {
   void EndOverdue(int& steps);
   void Work(int steps);
   void PinUntil(uint32_t index, double end_s);
+  uint64_t ForgetSoftPin(uint32_t index);
+  static uint32_t SoftPinHash(uint32_t index) {
+    return static_cast<uint32_t>(MixWords(index + 0x9e3779b97f4a7c15, 0xd1b54a32d192ed03));
+  }
 
   // master_puts.cc
   void Near(std::span<const PutStart::Item> items);
@@ -170,7 +179,6 @@ class MasterCore {
   EndOutcome EndPut(Session& owner, const PutEnd::Item& item, std::span<const uint32_t>& checksums);
   EndOutcome Land(uint32_t index);
   EndOutcome AbortPut(Session& owner, const PutAbort::Item& item);
-  static void MarkAborted(Session& owner, uint64_t put_id);
   void DropLost(uint32_t index, const PutEnd::Item& item, uint64_t peer_id);
   bool IsOnOne(std::span<const CopyExtent> copy, std::span<const NodeId> nodes) const;
   void EndWriting(uint32_t index);
@@ -197,7 +205,6 @@ class MasterCore {
   void Count(const CopyJobs::End& end);
 
   // master_nodes.cc
-  void RememberFenced(uint64_t peer_id);
   NodeReply Answer(const NodeRecord& node);
   void EndPins(NodeRecord::Quarantine& quarantine);
   void LoseNode(uint32_t slot);
@@ -210,16 +217,17 @@ class MasterCore {
   CopyTasks tasks_;
   Upkeep upkeep_;
   std::unique_ptr<Admission> admission_;
-  std::unordered_set<NodeId> lost_nodes_;
+  RecentIds lost_nodes_{kRemembered};
   std::unordered_map<SessionId, Session> sessions_;
   std::deque<Ended> ended_;
   std::unordered_map<uint32_t, Room> making_room_;  // by object
   std::unordered_map<uint64_t, Lease> leases_;
   std::list<uint64_t> leases_by_end_;
   std::deque<uint64_t> ended_leases_;
-  std::unordered_set<uint64_t> fenced_peers_;
-  std::priority_queue<SoftPin, std::vector<SoftPin>, std::greater<>> soft_pins_;
-  std::unordered_map<uint32_t, SoftPin> soft_pin_of_;  // an object's latest
+  // A client whose id is forgotten here still learns from the node that it was fenced.
+  RecentIds fenced_peers_{kRemembered};
+  GrowingTable<SoftPin, 6> soft_pin_of_;
+  std::set<std::pair<double, uint32_t>> soft_pins_;  // by end; one an object
   uint64_t last_generation_ = 0, last_lease_ = 0, last_answer_ = 0;
   uint64_t writing_ = 0;
   double last_s_ = -1, stalled_s_ = 0, now_s_ = 0;

@@ -144,7 +144,7 @@ void MasterCore::Orphan(uint64_t id, uint64_t peer_id) {
   }
   lease.fences = static_cast<uint32_t>(slots.size());
   if (slots.empty()) return EndLease(id);
-  RememberFenced(peer_id);
+  fenced_peers_.Add(peer_id);
   for (const uint32_t slot : slots) {
     auto& quarantine = inventory_.nodes()[slot].quarantine;
     inventory_.counters().fences += !quarantine.contains(peer_id);

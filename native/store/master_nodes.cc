@@ -9,19 +9,15 @@ namespace {
 
 // A node that is silent is suspected after the time to live, and lost after so many of them.
 constexpr double kLostAfter = 2;
-constexpr size_t kRemembered = 1 << 16;
 
 }  // namespace
 
-// A client whose id is forgotten here still learns from the node that it was fenced.
-void MasterCore::RememberFenced(uint64_t peer_id) {
-  if (fenced_peers_.size() >= kRemembered) fenced_peers_.erase(fenced_peers_.begin());
-  fenced_peers_.insert(peer_id);
-}
-
 NodeReply MasterCore::Answer(const NodeRecord& node) {
   NodeReply reply{true, options_.epoch, options_.client_ttl_s, {}, {}};
-  for (const auto& [peer_id, quarantine] : node.quarantine) reply.fence.push_back(peer_id);
+  for (const auto& [peer_id, quarantine] : node.quarantine) {
+    if (reply.fence.size() == kMaxBatch) break;  // more are asked for once these are fenced
+    reply.fence.push_back(peer_id);
+  }
   jobs_.AppendOrders(node.id, reply.orders);
   return reply;
 }
@@ -32,7 +28,7 @@ NodeReply MasterCore::Step(const NodeRegister& event, double now_s) {
                         event.host_id.size() <= kMaxNameBytes &&
                         event.name.size() <= kMaxNameBytes && event.domain.size() <= kMaxNameBytes;
   const bool is_welcome =
-      is_named && event.epoch == options_.epoch && !lost_nodes_.contains(event.node) &&
+      is_named && event.epoch == options_.epoch && !lost_nodes_.Contains(event.node) &&
       event.capacity_bytes >= Allocator::kGranularity && event.capacity_bytes <= kMaxNodeBytes;
   if (!is_welcome) return {false, options_.epoch, options_.client_ttl_s, {}, {}};
   NodeTable& nodes = inventory_.nodes();
@@ -108,8 +104,7 @@ void MasterCore::TickNodes(double now_s) {
 // Its copies and its quarantine go with its memory. Its id is never taken again.
 void MasterCore::LoseNode(uint32_t slot) {
   NodeRecord& node = inventory_.nodes()[slot];
-  if (lost_nodes_.size() >= kRemembered) lost_nodes_.erase(lost_nodes_.begin());
-  lost_nodes_.insert(node.id);
+  lost_nodes_.Add(node.id);
   for (auto& [peer_id, quarantine] : node.quarantine) EndPins(quarantine);
   node.quarantine.clear();
   const NodeId id = node.id;

@@ -7,9 +7,6 @@
 namespace mooncake::store {
 namespace {
 
-constexpr size_t kEarlyAborts = 2 * kMaxBatch;  // marks a session
-constexpr uint64_t kMaxObjectBytes = 1ull << 48;
-constexpr uint64_t kMaxExtents = 4096;  // of an object
 constexpr double kLongestPin_s = 1e9;
 constexpr size_t kNear = 32;  // items that wait together; more would push each other out again
 
@@ -70,9 +67,7 @@ void MasterCore::Near(std::span<const PutStart::Item> items) {
 PutStartReply::Item MasterCore::StartPut(const PutStart& event, const PutStart::Item& item,
                                          uint64_t hash, Session& owner, PutStartReply& reply) {
   if (!IsValid(event, item, options_.stripe_bytes)) return {PutOutcome::kInvalid};
-  if (!owner.early_aborts.empty() && owner.early_aborts.contains(item.put_id)) {
-    return {PutOutcome::kAborted};
-  }
+  if (owner.early_aborts.Contains(item.put_id)) return {PutOutcome::kAborted};
   if (const uint32_t mine = owner.puts.Find(item.put_id); mine != kNoIndex) {
     return Continue(event, item, mine, owner, reply);
   }
@@ -294,7 +289,7 @@ EndOutcome MasterCore::AbortPut(Session& owner, const PutAbort::Item& item) {
   if (index == kNoIndex) {
     // Its start may still be under way on another connection, or the abort came twice. A mark that
     // is pushed out costs space until the session ends, no more.
-    MarkAborted(owner, item.put_id);
+    owner.early_aborts.Add(item.put_id);
     return EndOutcome::kUnknown;
   }
   owner.puts.Erase(item.put_id);
@@ -303,18 +298,10 @@ EndOutcome MasterCore::AbortPut(Session& owner, const PutAbort::Item& item) {
   for (size_t at = object.copy_count; at-- > 0;) {
     if (!IsOnOne(object.copy(at), item.dirty)) continue;
     inventory_.DropCopy(index, at, &owner.peer_id);
-    RememberFenced(owner.peer_id);
+    fenced_peers_.Add(owner.peer_id);
   }
   EndWriting(index);
   return EndOutcome::kDone;
-}
-
-void MasterCore::MarkAborted(Session& owner, uint64_t put_id) {
-  if (!owner.early_aborts.insert(put_id).second) return;
-  owner.early_aborts_by_arrival.push_back(put_id);
-  if (owner.early_aborts_by_arrival.size() <= kEarlyAborts) return;
-  owner.early_aborts.erase(owner.early_aborts_by_arrival.front());
-  owner.early_aborts_by_arrival.pop_front();
 }
 
 // A copy that has lost a stripe is lost.
@@ -326,7 +313,7 @@ void MasterCore::DropLost(uint32_t index, const PutEnd::Item& item, uint64_t pee
                          std::ranges::any_of(copy, &CopyExtent::is_void);
     if (!is_lost) continue;
     const bool is_dirty = IsOnOne(copy, item.dirty);
-    if (is_dirty) RememberFenced(peer_id);
+    if (is_dirty) fenced_peers_.Add(peer_id);
     inventory_.DropCopy(index, at, is_dirty ? &peer_id : nullptr);
   }
 }

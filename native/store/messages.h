@@ -19,6 +19,8 @@ inline constexpr uint64_t kMaxKeyBytes = 64 * 1024;
 inline constexpr uint32_t kMaxReplicas = 16;
 inline constexpr size_t kMaxBatch = 1'024;       // keys of one message
 inline constexpr uint64_t kMaxChunks = 1 << 20;  // of one object: 256 GiB in whole chunks
+inline constexpr uint64_t kMaxObjectBytes = 1ull << 48;
+inline constexpr uint64_t kMaxExtents = 4096;  // of an object, in all its copies
 inline constexpr uint64_t kMaxNodeBytes = 1ull << 50;
 inline constexpr size_t kMaxNameBytes = 256;  // of an endpoint, a host id, a node or a domain
 
