@@ -28,10 +28,12 @@ const char* Explain(CopyJobs::Outcome outcome) {
 }  // namespace
 
 TaskCreated CopyTasks::Create(const TaskCreate& event, double now_s) {
+  if (event.kind > TaskKind::kDrain) {
+    return {0, "a task of kind " + std::to_string(static_cast<int>(event.kind)) +
+                   " is not known; it is 0 (copy), 1 (move) or 2 (drain)"};
+  }
   Task task{.info = {}, .started_s = now_s, .targets = {}};
   task.info.kind = event.kind;
-  task.info.key = event.key;
-  task.info.source = event.source;
   if (event.kind == TaskKind::kDrain) {
     const uint32_t slot = inventory_.nodes().FindNamed(event.source);
     const auto there =
@@ -61,6 +63,7 @@ std::string CopyTasks::Begin(const TaskCreate& event, Task& task) {
   if (!is_there) return "there is no such object";
   const Object& object = inventory_.objects()[task.object];
   task.generation = object.generation;
+  task.info.key = event.key;
   if (event.kind == TaskKind::kMove) {
     task.slot = nodes.FindNamed(event.source);
     if (task.slot == kNoIndex) return "no node is called '" + event.source + "'";
@@ -68,6 +71,7 @@ std::string CopyTasks::Begin(const TaskCreate& event, Task& task) {
       return "node '" + event.source + "' has no copy of it";
     }
     task.source = nodes[task.slot].id;
+    task.info.source = event.source;
     if (event.targets.size() > 1) return "a move has one target";
   }
   for (const std::string& name : event.targets) {
@@ -89,6 +93,7 @@ std::string CopyTasks::BeginDrain(const TaskCreate& event, Task& task) {
   task.slot = nodes.FindNamed(event.source);
   if (task.slot == kNoIndex) return "no node is called '" + event.source + "'";
   task.source = nodes[task.slot].id;
+  task.info.source = event.source;
   task.info.total_objects = nodes[task.slot].policy->count();
   task.info.total_bytes = nodes[task.slot].allocator->used_bytes();
   if (nodes[task.slot].state == NodeState::kOnline) nodes.SetState(task.slot, NodeState::kDraining);

@@ -49,7 +49,9 @@ void Upkeep::LookedUp(uint32_t index, double now_s) {
   if (heat < hot_heat_ || hot_.size() >= kMaxHot) return;
   const auto [hot, is_new] = hot_.try_emplace(index);
   if (is_new) hot_order_.push_back(index);
-  if (hot->second.generation != object.generation) hot->second = {object.generation, 0, now_s};
+  if (hot->second.generation == object.generation) return;
+  hot_bytes_ -= hot->second.bytes;  // of an object that is gone
+  hot->second = {object.generation, 0, now_s};
 }
 
 void Upkeep::Tick(double now_s) {

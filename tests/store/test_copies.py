@@ -74,6 +74,7 @@ def test_a_copy_that_was_asked_for_is_not_the_first_to_be_evicted():
         ((wire.MOVE, b"k", "b"), b"node 'b' has no copy of it"),
         ((wire.MOVE, b"k", "a", ["b", "c"]), b"a move has one target"),
         ((wire.DRAIN, b"", "x"), b"no node is called 'x'"),
+        ((7, b"k"), b"a task of kind 7 is not known; it is 0 (copy), 1 (move) or 2 (drain)"),
     ],
 )
 def test_a_task_that_makes_no_sense_is_refused_with_the_reason(question, problem):
@@ -455,6 +456,16 @@ def test_hot_copies_are_at_most_a_tenth_of_the_pool():
     site.settle(0.8)
     assert sum(len(site.homes(key)) == 2 for key in keys) == 3
     assert site.stats().counters.hot_copies <= 3
+
+
+def test_hot_objects_that_are_gone_take_nothing_of_that_tenth():
+    site = heated(size=9000, capacity=100_000)
+    for _ in range(10):
+        look_up_often(site, b"hot")
+        site.settle(0.3)
+        assert len(site.homes(b"hot")) == 2
+        site.core.call(wire.REMOVE, wire.Keys([b"hot"]), wire.Flags, site.now)
+        site.put(b"hot", 9000, preferred=[b"a"])
 
 
 # --- all at once
