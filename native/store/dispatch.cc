@@ -1,14 +1,39 @@
 #include "store/dispatch.h"
 
+#include <algorithm>
 #include <string>
 
 namespace mooncake::store {
 namespace {
 
+// How many things a message asks about.
+template <typename M>
+size_t CountOf(const M& message) {
+  if constexpr (requires { message.items; }) return message.items.size();
+  if constexpr (requires { message.released; }) {
+    return std::max(message.keys.size(), message.released.size());
+  } else if constexpr (requires { message.keys; }) {
+    return message.keys.size();
+  }
+  if constexpr (requires { message.leases; }) return message.leases.size();
+  if constexpr (requires { message.tasks; }) return message.tasks.size();
+  return 0;
+}
+
+// More would keep all others waiting.
+template <typename M>
+Result<M> DecodeBatch(std::span<const uint8_t> body) {
+  Result<M> message = Decode<M>(body);
+  if (!message.ok() || CountOf(message.value()) <= kMaxBatch) return message;
+  return Status(Code::kInvalidArgument,
+                "a message with a list of " + std::to_string(CountOf(message.value())) +
+                    "; at most " + std::to_string(kMaxBatch) + " go into one, make several of it");
+}
+
 // Decodes an M, hands it to `handle`, and encodes what that returns.
 template <typename M, typename F>
 Status Answer(std::span<const uint8_t> body, std::vector<uint8_t>& answer, F handle) {
-  Result<M> message = Decode<M>(body);
+  Result<M> message = DecodeBatch<M>(body);
   if (!message.ok()) return message.status();
   if constexpr (std::is_void_v<decltype(handle(message.value()))>) {
     handle(message.value());
@@ -21,7 +46,7 @@ Status Answer(std::span<const uint8_t> body, std::vector<uint8_t>& answer, F han
 // One key may be asked for many times: an answer without bound must not even be made.
 Status AnswerLookup(MasterCore& core, std::span<const uint8_t> body, double now_s,
                     std::vector<uint8_t>& answer) {
-  const auto lookup = Decode<Lookup>(body);
+  const auto lookup = DecodeBatch<Lookup>(body);
   if (!lookup.ok()) return lookup.status();
   LookupReply reply = core.Step(lookup.value(), now_s);
   if (reply.is_too_large) {

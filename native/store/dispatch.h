@@ -19,8 +19,8 @@ struct DispatchContext {
 };
 
 // Appends the answer's body to `answer`; nothing for messages that have none. kWire when the type
-// is unknown or the body does not fit it; the core has then seen nothing. kInvalidArgument when the
-// answer would not fit a frame.
+// is unknown or the body does not fit it; the core has then seen nothing. kInvalidArgument when a
+// list in it has more than kMaxBatch, and when the answer would not fit a frame.
 Status Dispatch(MasterCore& core, uint8_t type, std::span<const uint8_t> body,
                 DispatchContext& context, std::vector<uint8_t>& answer);
 

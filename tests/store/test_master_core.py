@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections import OrderedDict
 
+import pytest
+
 from mooncake_core.native import _native
 from tests.store import wire
 from tests.store.core import EPOCH, LEASE_S, TTL_S, chunks, extent_bytes
@@ -29,6 +31,36 @@ def one_node(capacity=64 << 10, nodes=1):
         core.step(wire.register(node, EPOCH, b"n:%d" % node, capacity), 0.0)
     session = core.step(wire.Hello(0, 5), 0.0, fresh_id=9).session
     return core, session
+
+
+def test_a_message_with_more_than_1024_keys_is_refused():
+    core, session = one_node()
+    keys = [b"%d" % at for at in range(1025)]
+    for message in (
+        wire.Lookup(session, False, False, [], keys),
+        wire.Lookup(session, False, False, list(range(1025)), []),
+        wire.Release(session, list(range(1025))),
+        wire.put_start(session, *(wire.PutItem(at + 1, key, 1) for at, key in enumerate(keys))),
+    ):
+        with pytest.raises(_native.Error, match="a list of 1025; at most 1024"):
+            core.step(message, 0.0)
+    assert core.step(wire.Lookup(session, False, False, [], keys[1:]), 0.0).is_known
+
+
+def test_a_node_fences_thousands_in_turns():
+    core, _ = one_node(capacity=1 << 20)
+    for at in range(1500):
+        session = core.step(wire.Hello(0, 100 + at), 0.0, fresh_id=100 + at).session
+        start = wire.put_start(session, wire.PutItem(1, b"%d" % at, 1))
+        assert core.step(start, 0.0).items[0].outcome == wire.STARTED
+        core.call(wire.GOODBYE, wire.One(session), None, 0.0)
+    fenced, asked = [], [1024, 476, 0]
+    for count in asked:
+        fenced = core.step(wire.NodeHeartbeat(1, fenced), 0.0).fence
+        assert len(fenced) == count
+    while core.native.has_background:
+        core.native.run_slice(0.0)
+    assert core.stats().space.used == 0
 
 
 def test_hits_are_at_least_95_percent_of_a_plain_lru():
