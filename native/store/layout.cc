@@ -52,8 +52,9 @@ uint64_t Shape::part_count() const {
 }
 
 bool Shape::IsPossible() const {
+  if (size_bytes > kMaxObjectBytes || chunk_count() > kMaxChunks) return false;
   const uint64_t unit = part_count() == 1 ? kChunkBytes : part_bytes;
-  return stripe_bytes % unit == 0;
+  return stripe_bytes % unit == 0 && stripe_count() <= kMaxExtents;
 }
 
 Chunk Shape::ChunkAt(uint64_t offset) const {

@@ -65,7 +65,7 @@ struct Shape {
   uint64_t chunk_count() const { return ChunkCount(size_bytes, part_bytes); }
   uint64_t stripe_count() const { return StripeCount(size_bytes, stripe_bytes); }
   uint64_t part_count() const;  // at least 1
-  // False when a chunk would lie in two stripes.
+  // False when a chunk would lie in two stripes, or there is more of it than may be.
   bool IsPossible() const;
 
   // The chunk that holds byte `offset`.

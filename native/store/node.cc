@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 #include <vector>
 
 namespace mooncake::store {
@@ -31,19 +32,23 @@ Node::Node(std::shared_ptr<Engine> engine, const NodeOptions& options)
 void Node::Close() {
   {
     std::lock_guard lock(mutex_);
-    is_closed_ = true;
+    if (std::exchange(is_closed_, true)) return;
   }
   changed_.notify_all();
   if (heartbeat_.joinable()) heartbeat_.join();
   if (fencer_.joinable()) fencer_.join();
-  if (segment_ == nullptr) return;
+  std::shared_ptr<Segment> segment;
+  {
+    std::lock_guard lock(mutex_);
+    segment = std::move(segment_);
+  }
+  if (segment == nullptr) return;
   if (epoch_ != 0) {
     // A courtesy: a master that does not hear it notices by the silence.
-    (void)master_.Notify(MessageType::kNodeGoodbye, One{segment_->id()}, Deadline::After(0.5));
+    (void)master_.Notify(MessageType::kNodeGoodbye, One{segment->id()}, Deadline::After(0.5));
   }
   copier_.Forget();
-  engine_->CloseSegment(*segment_);
-  segment_ = nullptr;
+  engine_->CloseSegment(*segment);
 }
 
 uint64_t Node::epoch() const {

@@ -7,8 +7,12 @@ namespace mooncake::store {
 std::shared_ptr<SegmentCache::Entry> SegmentCache::EntryOf(const Key& key) {
   std::lock_guard lock(mutex_);
   auto& entry = entries_[key];
-  if (entry == nullptr) entry = std::make_shared<Entry>();
-  return entry;
+  if (entry != nullptr) return entry;
+  // What was opened under an earlier peer id is of no use any more.
+  std::erase_if(entries_, [&key](const auto& other) {
+    return other.first.first == key.first && other.first != key;
+  });
+  return entry = std::make_shared<Entry>();
 }
 
 double SegmentCache::PatienceFor(NodeId node) {
