@@ -32,7 +32,8 @@ Status Invalid(const PutStart::Item& item, const PutOptions& options) {
                                       std::to_string(item.size_bytes) + " bytes and " +
                                       std::to_string(options.replicas) + " copies (1 to 16) in " +
                                       std::to_string(ChunkCount(item.size_bytes, item.part_bytes)) +
-                                      " chunks (at most 1048576)"};
+                                      " chunks (at most 1048576), or more than " +
+                                      std::to_string(kMaxOpenPuts) + " open puts of a client"};
 }
 
 Client::Started Refused(PutOutcome outcome, const Space& space, const PutStart::Item& item,

@@ -28,7 +28,7 @@ void MasterCore::Check() const {
   for (const auto& [id, session] : sessions_) puts += session.puts.table.size();
   MC_CHECK(writing == writing_, "%zu puts", static_cast<size_t>(writing_));
   MC_CHECK(puts == writing || !ended_.empty(), "puts of sessions");
-  for (const auto& [index, room] : making_room_) {
+  for (const auto& [index, making] : making_room_) {
     MC_CHECK(objects[index].state == ObjectState::kWriting, "room for object %u", index);
   }
 }

@@ -146,6 +146,18 @@ void MasterCore::EndOverdue(int& steps) {
   }
 }
 
+// Nobody can write there yet: the put was not granted. It begins anew if it asks once more.
+void MasterCore::GiveBackForgotten(int& steps) {
+  for (; steps > 0 && !asked_.empty() && asked_.front().at_s + options_.lease_s < now_s_;
+       asked_.pop_front()) {
+    const auto found = making_room_.find(asked_.front().index);
+    if (found == making_room_.end() || found->second.asked_s > asked_.front().at_s) continue;
+    steps -= 1 + static_cast<int>(found->second.room.extents.size());
+    inventory_.GiveBack(found->second.room);
+    found->second.room.Restart();
+  }
+}
+
 void MasterCore::PinUntil(uint32_t index, double end_s) {
   (void)ForgetSoftPin(index);
   const uint64_t generation = inventory_.objects()[index].generation;
@@ -176,6 +188,7 @@ void MasterCore::Work(int steps) {
     steps -= 1 + static_cast<int>(found->second.objects.size());
     EndLease(ended_leases_.front());
   }
+  GiveBackForgotten(steps);
   EndOverdue(steps);
   if (steps > 0) WorkOnCopies(steps);
 }
@@ -184,6 +197,7 @@ bool MasterCore::has_background() const {
   if (inventory_.has_work() || !ended_.empty() || !ended_leases_.empty()) return true;
   if (jobs_.has_work() || tasks_.has_work(now_s_) || upkeep_.has_work()) return true;
   if (!soft_pins_.empty() && soft_pins_.begin()->first < now_s_) return true;
+  if (!asked_.empty() && asked_.front().at_s + options_.lease_s < now_s_) return true;
   return !leases_by_end_.empty() && leases_.at(leases_by_end_.front()).end_s < now_s_;
 }
 

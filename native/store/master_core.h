@@ -143,6 +143,15 @@ class MasterCore {
     std::list<uint64_t>::iterator by_end;  // not of a pin
     uint32_t fences = 0;                   // that a pin without a session waits for
   };
+  // Room in the making, given back when its put does not ask for so long that it is forgotten.
+  struct Making {
+    Room room;
+    double asked_s = 0;
+  };
+  struct Asked {
+    double at_s = 0;
+    uint32_t index = 0;
+  };
   // An object's latest.
   struct SoftPin {
     double end_s = 0;
@@ -159,6 +168,7 @@ class MasterCore {
   void EndSome(Ended& ended, int& steps);
   void EndOverdue(int& steps);
   void Work(int steps);
+  void GiveBackForgotten(int& steps);
   void PinUntil(uint32_t index, double end_s);
   uint64_t ForgetSoftPin(uint32_t index);
   static uint32_t SoftPinHash(uint32_t index) {
@@ -220,7 +230,8 @@ class MasterCore {
   RecentIds lost_nodes_{kRemembered};
   std::unordered_map<SessionId, Session> sessions_;
   std::deque<Ended> ended_;
-  std::unordered_map<uint32_t, Room> making_room_;  // by object
+  std::unordered_map<uint32_t, Making> making_room_;  // by object
+  std::deque<Asked> asked_;                           // for room, in time
   std::unordered_map<uint64_t, Lease> leases_;
   std::list<uint64_t> leases_by_end_;
   std::deque<uint64_t> ended_leases_;

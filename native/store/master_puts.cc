@@ -71,6 +71,7 @@ PutStartReply::Item MasterCore::StartPut(const PutStart& event, const PutStart::
   if (const uint32_t mine = owner.puts.Find(item.put_id); mine != kNoIndex) {
     return Continue(event, item, mine, owner, reply);
   }
+  if (owner.puts.table.size() >= kMaxOpenPuts) return {PutOutcome::kInvalid};
   Counters& counters = inventory_.counters();
   const PutOptions& options = event.options[item.options];
   bool takes_key = true;
@@ -97,7 +98,8 @@ PutStartReply::Item MasterCore::StartPut(const PutStart& event, const PutStart::
   ++writing_;
   if (outcome == RoomOutcome::kDone) return Grant(index, reply);
   ++counters.making_room;
-  making_room_.emplace(index, std::move(later));
+  making_room_.emplace(index, Making{std::move(later), now_s_});
+  asked_.push_back({now_s_, index});
   return {PutOutcome::kMakingRoom};
 }
 
@@ -166,10 +168,14 @@ PutStartReply::Item MasterCore::Continue(const PutStart& event, const PutStart::
   if (!is_same) return {PutOutcome::kInvalid};
   const auto making = making_room_.find(index);
   if (making == making_room_.end()) return Grant(index, reply);
-  const RoomOutcome outcome = inventory_.Place(WantedOf(event, item, owner), making->second);
-  if (outcome == RoomOutcome::kMaking) return {PutOutcome::kMakingRoom};
+  const RoomOutcome outcome = inventory_.Place(WantedOf(event, item, owner), making->second.room);
+  if (outcome == RoomOutcome::kMaking) {
+    making->second.asked_s = now_s_;
+    asked_.push_back({now_s_, index});
+    return {PutOutcome::kMakingRoom};
+  }
   if (outcome == RoomOutcome::kDone) {
-    inventory_.TakeOver(index, making->second);
+    inventory_.TakeOver(index, making->second.room);
     making_room_.erase(making);
     return Grant(index, reply);
   }
@@ -191,7 +197,7 @@ PutStartReply::Item MasterCore::Grant(uint32_t index, PutStartReply& reply) {
 void MasterCore::EndWriting(uint32_t index) {
   --writing_;
   if (const auto making = making_room_.find(index); making != making_room_.end()) {
-    inventory_.GiveBack(making->second);
+    inventory_.GiveBack(making->second.room);
     making_room_.erase(making);
   }
   inventory_.Remove(index, Cause::kGone);

@@ -18,6 +18,7 @@ inline constexpr uint64_t kChunkBytes = 256 * 1024;
 inline constexpr uint64_t kMaxKeyBytes = 64 * 1024;
 inline constexpr uint32_t kMaxReplicas = 16;
 inline constexpr size_t kMaxBatch = 1'024;       // keys of one message
+inline constexpr size_t kMaxOpenPuts = 65'536;   // of one session
 inline constexpr uint64_t kMaxChunks = 1 << 20;  // of one object: 256 GiB in whole chunks
 inline constexpr uint64_t kMaxObjectBytes = 1ull << 48;
 inline constexpr uint64_t kMaxExtents = 4096;  // of an object, in all its copies
@@ -103,7 +104,7 @@ enum class PutOutcome : uint8_t {
   kBusy = 2,    // another put of it has not ended
   kOutOfSpace = 3,
   kAborted = 4,      // its abort came first
-  kInvalid = 5,      // key, size or options out of bounds
+  kInvalid = 5,      // key, size or options out of bounds, or kMaxOpenPuts are open
   kMakingRoom = 6,   // objects are being evicted for it: ask again, with the same id
   kNotAdmitted = 7,  // the admission policy does not want it
   kTooFewNodes = 8,  // strict, and there are not so many domains

@@ -8,7 +8,7 @@ import pytest
 
 from mooncake_core.native import _native
 from tests.store import wire
-from tests.store.core import Store, extent_bytes
+from tests.store.core import LEASE_S, Store, extent_bytes
 
 
 def filled(count=20, *, capacity=None, **options):
@@ -382,3 +382,16 @@ def test_a_put_of_many_extents_is_served_or_evicts_nobody(seed):
         assert outcome != wire.MAKING_ROOM
         if outcome != wire.STARTED:
             assert (store.stats().counters.evictions, store.list()) == (before, there)
+
+
+def test_room_whose_put_never_asks_again_is_given_back_in_time():
+    store = filled(3000, capacity=3000 * extent_bytes(1000))
+    reply, item = store.start(b"huge", 2900 * extent_bytes(1000))
+    assert reply.items[0].outcome == wire.MAKING_ROOM
+    assert store.stats().space.pinned > 0
+    store.pass_time(LEASE_S + 0.5, nodes=[1])
+    assert store.stats().space.pinned == 0
+    while reply.items[0].outcome == wire.MAKING_ROOM:
+        reply = store.step(wire.put_start(store.session, item))
+    assert reply.items[0].outcome == wire.STARTED
+    assert store.end(item, reply.items[0]) == wire.DONE
