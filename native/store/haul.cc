@@ -44,6 +44,7 @@ void Haul::Run() {
 BatchOptions Haul::OptionsOf(Load& load) const {
   BatchOptions options{context_.DataDeadline(load.bytes)};
   options.checksums = load.checksums;
+  options.is_cold = true;  // a pool is much larger than a cache
   return options;
 }
 

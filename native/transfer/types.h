@@ -45,6 +45,8 @@ struct BatchOptions {
   // succeeded, and undefined before and otherwise. The memory is the caller's, until then. A piece
   // of length 0 has 0. Not for prepared transfers, whose pieces were joined (kInvalidArgument).
   std::span<uint32_t> checksums = {};
+  // The target is large and was not used lately: smaller batches go past the caches as well.
+  bool is_cold = false;
 
   // kCancelled or kTimeout once the batch should give up.
   Status CheckTime() const {

@@ -14,6 +14,12 @@ constexpr uint64_t kBriefBytes = 64u << 10;
 // Between two of these a copy looks whether it should stop.
 constexpr uint64_t kCopyBytes = 1u << 20;
 
+// Batches of so many bytes go past the caches.
+uint64_t StreamedFrom(Op op, const BatchOptions& options) {
+  if (!options.is_cold) return kStreamBytes;
+  return op == Op::kWrite ? kColdWriteBytes : kColdReadBytes;
+}
+
 // Cuts a batch into parts of at most kCopyBytes and kWindowPieces: runs of whole pieces, and
 // pieces that are larger by themselves.
 class Cutter {
@@ -102,7 +108,7 @@ Status ShmAttachment::Notify(std::string_view data, const BatchOptions& options)
 
 Status ShmAttachment::Copy(Op op, const Window& window, std::span<const Piece> pieces,
                            const BatchOptions& options, uint64_t& moved) const {
-  const bool is_large = TotalBytes(pieces) >= kStreamBytes;
+  const bool is_large = TotalBytes(pieces) >= StreamedFrom(op, options);
   const bool is_hashed = !options.checksums.empty();
   std::fill(options.checksums.begin(), options.checksums.end(), 0);
   Cutter cutter(pieces);
