@@ -80,7 +80,7 @@ class Client {
 
   // Ranges of several writers, with one batch a node. One status each.
   static std::vector<Status> Write(std::span<const WriteRequest> requests);
-  // Commits writers of one client, with one question.
+  // Commits writers of one client, with one question for up to kMaxBatch of them.
   std::vector<Status> Commit(std::span<Writer* const> writers);
 
   // Leases what is there: all of `keys` that are, or only their leading run.
@@ -123,6 +123,7 @@ class Client {
   Status PutSome(std::span<const PutItem> items, std::span<const std::span<const Range>> values,
                  const PutOptions& options, PutResult& result);
   void WriteAndEnd(std::span<const std::span<const Range>> values, std::vector<Started>& puts);
+  std::vector<Status> CommitSome(std::span<Writer* const> writers);
   enum class Hold { kAll, kLeading, kPinned };
   Result<std::shared_ptr<Reader>> OpenAs(std::span<const std::string_view> keys, Hold hold);
   Result<std::vector<Reader::Answer>> Lookup(std::span<const std::string_view> keys, Hold hold,

@@ -1,5 +1,6 @@
 // Client: puts.
 #include <algorithm>
+#include <iterator>
 
 #include "store/batches.h"
 #include "store/client.h"
@@ -292,8 +293,21 @@ std::vector<Status> Client::Write(std::span<const WriteRequest> requests) {
 }
 
 std::vector<Status> Client::Commit(std::span<Writer* const> writers) {
+  std::vector<Status> statuses;
+  statuses.reserve(writers.size());
+  while (!writers.empty()) {
+    const auto key_bytes = [](const Writer* writer) -> uint64_t { return writer->key().size(); };
+    const auto chunks = [](const Writer* writer) { return writer->shape().chunk_count(); };
+    const size_t count = NextBatch(writers, key_bytes, chunks, kMaxChunks);
+    std::ranges::move(CommitSome(writers.first(count)), std::back_inserter(statuses));
+    writers = writers.subspan(count);
+  }
+  return statuses;
+}
+
+// With one message.
+std::vector<Status> Client::CommitSome(std::span<Writer* const> writers) {
   std::vector<Status> statuses(writers.size());
-  if (writers.empty()) return statuses;
   PutEnd question;
   question.session = writers[0]->owner().id;
   std::vector<size_t> ending;

@@ -77,6 +77,7 @@ class Writer {
 
   const Session::Identity& owner() const { return owner_; }
   const Shape& shape() const { return grant_.shape; }
+  const std::string& key() const { return key_; }
   size_t copy_count() const { return copies_.size(); }
   bool has_checksums() const { return grant_.has_checksums; }
   Context& context() { return *context_; }

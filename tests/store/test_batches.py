@@ -33,6 +33,23 @@ def test_five_thousand_keys_go_in_and_come_out(client):
     assert client.batch_remove(values) == [True] * 5000
 
 
+def test_a_key_is_bytes_or_the_utf_8_of_a_str(client):
+    assert client.put("schlüssel", b"1")
+    assert client.batch_exists(["schlüssel", "schlüssel".encode()]) == [True, True]
+    assert client.remove("schlüssel".encode())
+    with pytest.raises(TypeError, match="bytes or str"):
+        client.exists(7)
+    with pytest.raises(UnicodeEncodeError):
+        client.batch_get(["well", "\ud800"])
+
+
+def test_more_writers_than_a_message_holds_are_committed_at_once(client):
+    keys = [f"writer-{at}" for at in range(1500)]
+    client.batch_commit(client.batch_open_write(keys, [0] * 1500))
+    assert client.batch_exists(keys) == [True] * 1500
+    assert client.batch_remove(keys) == [True] * 1500
+
+
 def test_keys_of_64_kib_are_a_batch(client):
     values = {bytes([at]) * 65536: b"%d" % at for at in range(40)}
     assert all(client.batch_put(values.items()))
