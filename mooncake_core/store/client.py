@@ -21,7 +21,15 @@ from mooncake_core.errors import MooncakeError, OutOfSpace
 from mooncake_core.native import _native, native_errors, translate
 from mooncake_core.store.described import ObjectDescription, decode_objects
 from mooncake_core.store.objects import ObjectReader, ObjectView, ObjectWriter
-from mooncake_core.store.options import PIN_NUMBERS, Key, Link, PinKind, PutOptions, PutResult
+from mooncake_core.store.options import (
+    Key,
+    Link,
+    PinKind,
+    PutOptions,
+    PutResult,
+    check_soft_pin,
+    pin_number,
+)
 from mooncake_core.store.stats import ClusterStats, decode_stats
 from mooncake_core.transfer import TransferEngine
 from mooncake_core.transfer.numbers import Numbers
@@ -376,8 +384,10 @@ class StoreClient:
             kind: see PutOptions.pin.
             soft_pin_s: how long a soft pin lasts.
         """
+        check_soft_pin(soft_pin_s)
+        number = pin_number(kind)
         with native_errors:
-            return list(self._native.set_pin(keys, PIN_NUMBERS[kind], soft_pin_s))
+            return list(self._native.set_pin(keys, number, soft_pin_s))
 
     def unpin(self, keys: Sequence[Key]) -> list[bool]:
         """Let each object be evicted like any other; False where it is not there."""
@@ -416,7 +426,7 @@ def _native_options(options: PutOptions) -> _native.StorePutOptions:
         replicas=options.replicas or 0,
         is_strict=options.strict,
         is_upsert=options.upsert,
-        pin=PIN_NUMBERS[options.pin],
+        pin=pin_number(options.pin),
         soft_pin_s=options.soft_pin_s,
         has_checksums=options.checksums,
         preferred=list(options.preferred),

@@ -13,10 +13,31 @@ PinKind = Literal["none", "soft", "hard"]
 PIN_NUMBERS: dict[PinKind, int] = {"none": 0, "soft": 1, "hard": 2}
 """As the wire has them."""
 
+LONGEST_PIN_S = 1e9
+"""That a soft pin can last; a hard one lasts longer."""
+
+MAX_REPLICAS = 16
+MAX_PREFERRED = 64
+
 
 def raw(key: Key) -> bytes:
     """Return the bytes that a key is."""
-    return key.encode() if isinstance(key, str) else bytes(key)
+    if isinstance(key, str):
+        return key.encode()
+    return key if isinstance(key, bytes) else bytes(memoryview(key))  # bytes(5) would be 5 zeros
+
+
+def check_soft_pin(soft_pin_s: float) -> None:
+    """Raise ValueError for what is no time that a soft pin can last."""
+    if not 0 <= soft_pin_s <= LONGEST_PIN_S:
+        raise ValueError(f"soft_pin_s is {soft_pin_s}; it must be from 0 to {LONGEST_PIN_S:.0e}")
+
+
+def pin_number(kind: PinKind) -> int:
+    """Return a kind of pin as the wire has it; ValueError when there is no such kind."""
+    if kind not in PIN_NUMBERS:
+        raise ValueError(f"pin is {kind!r}; it must be one of {', '.join(PIN_NUMBERS)}")
+    return PIN_NUMBERS[kind]
 
 
 class PutResult(enum.Enum):
@@ -54,6 +75,15 @@ class PutOptions(Struct, frozen=True, kw_only=True):
     checksums: bool = True
     """False: nobody can tell wrong bytes of it from right ones."""
 
+    def __post_init__(self) -> None:
+        """Refuse what the master would refuse, or would not mean what it says."""
+        if self.replicas is not None and not 1 <= self.replicas <= MAX_REPLICAS:
+            raise ValueError(f"replicas is {self.replicas}; it must be from 1 to {MAX_REPLICAS}")
+        if len(self.preferred) > MAX_PREFERRED:
+            raise ValueError(f"{len(self.preferred)} nodes are preferred; at most {MAX_PREFERRED}")
+        check_soft_pin(self.soft_pin_s)
+        pin_number(self.pin)
+
 
 class Link(Struct, frozen=True, kw_only=True):
     """What an object belongs to: a chain of prefixes, a group, or both."""
@@ -66,3 +96,9 @@ class Link(Struct, frozen=True, kw_only=True):
     """Name of what lives and dies with it; empty: it is alone."""
     group_size: int = 0
     """Members without which none can be read; 0: not known."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that have no room on the wire."""
+        for name, number in (("depth", self.depth), ("group_size", self.group_size)):
+            if not 0 <= number < 1 << 32:
+                raise ValueError(f"{name} is {number}; it must be from 0 to 2**32 - 1")

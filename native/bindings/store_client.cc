@@ -39,6 +39,7 @@ Memory::Memory(const Words& addresses, const Words& lengths, const std::optional
     lists_.push_back(rest.first(count));
     rest = rest.subspan(count);
   }
+  if (!rest.empty()) throw nb::value_error("more runs of memory are given than counted");
 }
 
 void Memory::CheckCount(size_t count) const {

@@ -57,9 +57,12 @@ class Pieces {
           !nb::try_cast(fields[count - 1], lengths, false)) {
         throw nb::type_error("addresses and lengths are 1-D C-contiguous arrays of uint64");
       }
+      uint64_t index = 0, offset = 0;
+      if (!nb::try_cast(fields[0], index) || (has_offsets && !nb::try_cast(fields[1], offset))) {
+        throw nb::type_error("an index or an offset is not an integer from 0 to 2**64 - 1");
+      }
       memory_.push_back(Ranges(addresses, lengths));
-      requests_.push_back({nb::cast<uint64_t>(fields[0]),
-                           has_offsets ? nb::cast<uint64_t>(fields[1]) : 0, memory_.back()});
+      requests_.push_back({index, offset, memory_.back()});
     }
   }
 

@@ -43,9 +43,12 @@ struct Range {
   uint64_t length = 0;
 };
 
+// At most what a uint64_t holds: a sum that wrapped would fit anywhere.
 inline uint64_t TotalLength(std::span<const Range> memory) {
   uint64_t total = 0;
-  for (const Range& range : memory) total += range.length;
+  for (const Range& range : memory) {
+    if (__builtin_add_overflow(total, range.length, &total)) return UINT64_MAX;
+  }
   return total;
 }
 

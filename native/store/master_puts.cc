@@ -17,6 +17,7 @@ bool IsValid(const PutStart& event, const PutStart::Item& item, uint64_t limit_b
   const PutOptions& options = event.options[item.options];
   const uint64_t stripe = StripeBytes(item.size_bytes, item.part_bytes, limit_bytes);
   return options.replicas >= 1 && options.replicas <= kMaxReplicas && options.pin <= Pin::kHard &&
+         options.preferred.size() <= kMaxPreferred &&
          StripeCount(item.size_bytes, stripe) * options.replicas <= kMaxExtents;
 }
 

@@ -17,6 +17,7 @@ inline constexpr uint64_t kHeaderBytes = 64;
 inline constexpr uint64_t kChunkBytes = 256 * 1024;
 inline constexpr uint64_t kMaxKeyBytes = 64 * 1024;
 inline constexpr uint32_t kMaxReplicas = 16;
+inline constexpr size_t kMaxPreferred = 64;      // names of nodes of one put
 inline constexpr size_t kMaxBatch = 1'024;       // keys of one message
 inline constexpr size_t kMaxOpenPuts = 65'536;   // of one session
 inline constexpr uint64_t kMaxChunks = 1 << 20;  // of one object: 256 GiB in whole chunks

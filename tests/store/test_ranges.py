@@ -117,3 +117,31 @@ def test_several_objects_are_written_and_committed_together(client, memory):
         )
     client.batch_commit(writers)
     assert client.batch_get(keys) == [memory.buffer[1000 * at :][:200] for at in range(5)]
+
+
+def test_lengths_whose_sum_wraps_are_refused_at_once_and_take_nothing(client, memory):
+    twice, lengths = words(memory.address, memory.address), words((1 << 64) - 1, 2)
+    with client.open_write("wraps", size_bytes=1) as writer:
+        with pytest.raises(ValueError, match="outside the object"):
+            writer.write(0, twice, lengths)
+        writer.write(0, words(memory.address), words(1))
+        writer.commit()
+    with client.open_read(["wraps"]) as reader, pytest.raises(ValueError, match="outside"):
+        reader.read(0, 0, twice, lengths)
+    with pytest.raises(ValueError, match="refuses"):
+        client.put_from("never", twice, lengths)
+    assert client.remove("wraps")
+
+
+def test_memory_that_no_key_counts_is_refused(client, memory):
+    twice = words(memory.address, memory.address)
+    with pytest.raises(ValueError, match="than counted"):
+        client.batch_put_from(["never"], twice, words(1, 1), counts=words(1))
+    assert not client.exists("never")
+
+
+@pytest.mark.parametrize("index, offset", [(-1, 0), (0, -1), (1 << 64, 0), ("0", 0)])
+def test_an_index_that_is_none_is_refused(client, memory, index, offset):
+    where = words(memory.address), words(1)
+    with client.open_read([]) as reader, pytest.raises(TypeError, match="not an integer"):
+        reader.read(index, offset, *where)

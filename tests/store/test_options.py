@@ -1,0 +1,72 @@
+"""What is no key, and options that mean nothing, are refused before anything is sent."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from mooncake_core.store import Link, PutOptions
+from mooncake_core.store.options import MAX_PREFERRED, check_soft_pin, pin_number, raw
+from tests.store import wire
+from tests.store.site import Site
+
+NO_TIMES = [math.nan, math.inf, -math.inf, -1.0, 1e300]
+
+
+def test_a_key_is_what_its_bytes_are():
+    assert raw("a\u00e9") == b"a\xc3\xa9"
+    assert raw(b"b") == raw(bytearray(b"b")) == raw(memoryview(b"b")) == b"b"
+
+
+@pytest.mark.parametrize("key", [5, None, [1, 2], 1.5])
+def test_what_has_no_bytes_is_no_key(key):
+    with pytest.raises(TypeError):
+        raw(key)
+
+
+@pytest.mark.parametrize("soft_pin_s", NO_TIMES)
+def test_a_soft_pin_lasts_a_time_that_there_is(soft_pin_s):
+    with pytest.raises(ValueError, match="soft_pin_s"):
+        PutOptions(pin="soft", soft_pin_s=soft_pin_s)
+    with pytest.raises(ValueError, match="soft_pin_s"):
+        check_soft_pin(soft_pin_s)
+
+
+@pytest.mark.parametrize("replicas", [-1, 0, 17, 1 << 40])
+def test_copies_are_counted_from_1_to_16(replicas):
+    with pytest.raises(ValueError, match="replicas"):
+        PutOptions(replicas=replicas)
+
+
+def test_unknown_pins_and_too_many_preferred_nodes_are_refused():
+    for refused in (lambda: PutOptions(pin="firm"), lambda: pin_number("firm")):
+        with pytest.raises(ValueError, match="one of none, soft, hard"):
+            refused()
+    with pytest.raises(ValueError, match="preferred"):
+        PutOptions(preferred=("node",) * (MAX_PREFERRED + 1))
+
+
+@pytest.mark.parametrize("field", ["depth", "group_size"])
+@pytest.mark.parametrize("number", [-1, 1 << 32])
+def test_numbers_of_a_link_fit_the_wire(field, number):
+    with pytest.raises(ValueError, match=field):
+        Link(**{field: number})
+
+
+def test_the_master_refuses_too_many_preferred_nodes():
+    site = Site("a")
+    assert site.put(b"k", preferred=[b"b"] * (MAX_PREFERRED + 1)).outcome == wire.INVALID
+    assert site.put(b"k", preferred=[b"b"] * MAX_PREFERRED).outcome == wire.STARTED
+
+
+@pytest.mark.parametrize("last_s, is_left", [(1, False), (100, True)])
+def test_of_many_soft_pins_the_last_one_counts(last_s, is_left):
+    site = Site("a")
+    site.put(b"k")
+    for seconds in (50, 1, 200, last_s):
+        assert site.step(wire.SetPin(wire.SOFT_PIN, seconds * 1_000_000, [b"k"])).flags == b"\1"
+    for _ in range(30):
+        site.tick()
+    [info] = site.step(wire.Describe([b"k"])).objects
+    assert info.pin == (wire.SOFT_PIN if is_left else wire.NO_PIN)
