@@ -258,7 +258,7 @@ class BlockWriter:
         pieces = layer_pieces(self._pool, layer, self._pages, self._begin, self._end)
         self._writer.write_part(layer, *pieces)
         if layer == self._pool.shape.layers - 1:
-            self._writer.commit()
+            self._writer.commit()  # False: another has stored the same block meanwhile
             self._writer = None
 
     def _abort(self) -> None:

@@ -266,9 +266,9 @@ class AsyncStoreClient(_Awaited[StoreClient]):
             StoreClient.write_ranges, blocking, offsets, addresses, lengths, counts=counts
         )
 
-    async def batch_commit(self, writers: Sequence[AsyncObjectWriter]) -> None:
+    async def batch_commit(self, writers: Sequence[AsyncObjectWriter]) -> list[bool]:
         """See StoreClient.batch_commit."""
-        await self.call(StoreClient.batch_commit, [writer.blocking for writer in writers])
+        return await self.call(StoreClient.batch_commit, [writer.blocking for writer in writers])
 
     async def open_read(self, keys: Iterable[Key], *, leading: bool = True) -> AsyncObjectReader:
         """See StoreClient.open_read."""

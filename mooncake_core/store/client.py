@@ -302,13 +302,13 @@ class StoreClient:
                 [writer.native for writer in writers], list(offsets), addresses, lengths, counts
             )
 
-    def batch_commit(self, writers: Sequence[ObjectWriter]) -> None:
+    def batch_commit(self, writers: Sequence[ObjectWriter]) -> list[bool]:
         """Commit several objects of this client with one question; as `ObjectWriter.commit`.
 
         Raises the first error, after all others have been committed.
         """
         with native_errors:
-            self._native.commit([writer.native for writer in writers])
+            return self._native.commit([writer.native for writer in writers])
 
     def open_read(self, keys: Iterable[Key], *, leading: bool = True) -> ObjectReader:
         """Lease the longest leading run of `keys` that is present; `count` may be 0.

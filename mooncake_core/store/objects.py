@@ -36,7 +36,7 @@ class ObjectWriter:
 
     @property
     def replicas(self) -> int:
-        """Copies that were granted; fewer than asked for where nodes are few."""
+        """Copies that are written: fewer than asked for where nodes are few, or have failed."""
         return int(self._native.copy_count)
 
     def write(self, offset: int, addresses: Numbers, lengths: Numbers) -> None:
@@ -65,17 +65,20 @@ class ObjectWriter:
         with native_errors:
             self._native.write_part(part, addresses, lengths)
 
-    def commit(self) -> None:
+    def commit(self) -> bool:
         """Make the object visible to all.
 
+        Returns:
+            False: another value has taken the key meanwhile, by an upsert or with a node that came
+            back. That one is there, and this one is gone.
+
         Raises:
-            ValueError: bytes are missing; the message names the first. Or the key was taken
-                meanwhile, by an upsert or by an object whose node came back.
+            ValueError: bytes are missing; the message names the first.
             StoreUnavailable: the master is away or has given up this put. It is then not stored,
                 or, if only its answer was lost, stored as it should be.
         """
         with native_errors:
-            self._native.commit()
+            return self._native.commit()
 
     def abort(self) -> None:
         """Forget the object. Waits for ranges that are being written; again is harmless."""

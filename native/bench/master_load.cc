@@ -106,7 +106,7 @@ void MasterLoad::Start(MasterLoadTime& time) {
   for (size_t at = 0; at < reply.items.size(); ++at) {
     const PutStart::Item& item = starts_.items[at];
     if (reply.items[at].outcome == PutOutcome::kStarted) {
-      ends_.items.push_back({item.put_id, item.key, reply.items[at].generation, {}, {}});
+      ends_.items.push_back({item.put_id, item.key, reply.items[at].generation, {}, {}, {}});
     } else if (reply.items[at].outcome == PutOutcome::kMakingRoom) {
       again.push_back(item);
     } else {

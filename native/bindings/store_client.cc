@@ -292,10 +292,12 @@ void WriteRanges(const ClientHandle&, const AnyList& handles, const std::vector<
   CheckAll(Client::Write(requests));
 }
 
-void CommitAll(const ClientHandle& client, const AnyList& handles) {
+std::vector<bool> CommitAll(const ClientHandle& client, const AnyList& handles) {
   const auto writers = Writers(handles);
   const ReleaseGil released;
-  CheckAll(client->Commit(writers));
+  std::vector<bool> visible;
+  for (const Status& status : client->Commit(writers)) visible.push_back(IsVisible(status));
+  return visible;
 }
 
 // --- gets ---

@@ -46,6 +46,13 @@ class Handle {
 
 using ClientHandle = Handle<store::Client>;
 using WriterHandle = Handle<store::Writer>;
+
+// Of a commit: false when another value has taken the key.
+inline bool IsVisible(const Status& committed) {
+  if (committed.code() == Code::kAlreadyExists) return false;
+  Check(committed);
+  return true;
+}
 using ReaderHandle = Handle<store::Reader>;
 
 // A view that Python may have memoryviews of.

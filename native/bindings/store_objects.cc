@@ -125,7 +125,7 @@ void BindWriter(nb::module_& m) {
       .def("commit",
            [](const WriterHandle& self) {
              const ReleaseGil released;
-             Check(self->Commit());
+             return IsVisible(self->Commit());
            })
       .def("abort",
            [](const WriterHandle& self) {

@@ -21,11 +21,11 @@ using store::Wish;
 
 // The node's name is a view of a Python string that the caller keeps.
 NodeView MakeNode(std::string_view name, uint32_t domain, uint32_t host, uint64_t capacity_bytes,
-                  uint64_t free_bytes, uint64_t evictable_bytes, bool is_open) {
+                  uint64_t free_bytes, uint64_t evictable_bytes, bool is_open, bool is_doubted) {
   if (capacity_bytes == 0) {
     throw StatusError{Status(Code::kInvalidArgument, "a node of 0 bytes holds nothing")};
   }
-  return {is_open, domain, host, capacity_bytes, free_bytes, evictable_bytes, name};
+  return {is_open, domain, host, capacity_bytes, free_bytes, evictable_bytes, name, is_doubted};
 }
 
 // What PlaceCopies of a master would do were every node as empty as it looks.
@@ -50,7 +50,7 @@ void BindPlacement(nb::module_& m) {
       .def_static("make", MakeNode, nb::arg("name"), nb::kw_only(), nb::arg("domain"),
                   nb::arg("host") = 0, nb::arg("capacity_bytes"), nb::arg("free_bytes"),
                   nb::arg("evictable_bytes") = 0, nb::arg("is_open") = true,
-                  nb::keep_alive<0, 1>());
+                  nb::arg("is_doubted") = false, nb::keep_alive<0, 1>());
   nb::class_<Placer>(m, "Placement", "On which nodes an object's bytes go.")
       .def_static(
           "make",

@@ -74,7 +74,8 @@ class Client {
   // `options.replicas` 0: the client's own setting. kUnavailable when the master is away.
   Result<Puts> StartPuts(std::span<const PutItem> items, const PutOptions& options);
 
-  // Stores each value, which lies in registered memory; items fail one by one.
+  // Stores each value, which lies in registered memory; items fail one by one. One that could not
+  // be written on the nodes that were chosen is put on others.
   Result<PutResult> Put(std::span<const PutItem> items,
                         std::span<const std::span<const Range>> values, const PutOptions& options);
 
@@ -116,12 +117,18 @@ class Client {
                    std::vector<Reply>& replies);
   Result<std::vector<bool>> AskForFlags(MessageType type, std::span<const std::string_view> keys);
 
+  // What is left to a put.
+  struct Tries {
+    int left = 0;
+    Deadline deadline;
+  };
+
   Result<PutStartReply> AskToPut(PutStart& question, Session::Identity& identity);
   Result<PutStartReply> AskUntilThereIsRoom(PutStart& question, Session::Identity& identity);
   Status SayReleased(const Session::Identity& identity);
   Status StartSome(std::span<const PutItem> items, const PutOptions& options, Puts& puts);
   Status PutSome(std::span<const PutItem> items, std::span<const std::span<const Range>> values,
-                 const PutOptions& options, PutResult& result);
+                 const PutOptions& options, const Tries& tries, PutResult& result);
   void WriteAndEnd(std::span<const std::span<const Range>> values, std::vector<Started>& puts);
   std::vector<Status> CommitSome(std::span<Writer* const> writers);
   enum class Hold { kAll, kLeading, kPinned };

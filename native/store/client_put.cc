@@ -9,6 +9,8 @@ namespace mooncake::store {
 namespace {
 
 constexpr int kPutHellos = 2;  // an expired session says hello once more, then gives up
+// A node that fails is found by the first try and avoided by the next; as many may fail at once.
+constexpr int kPutTries = 4;
 // Begun, written and ended together; more would keep more of the store unusable meanwhile.
 constexpr uint64_t kPutBytes = 64 << 20;
 
@@ -88,7 +90,8 @@ Result<PutStartReply> Client::AskToPut(PutStart& question, Session::Identity& id
                                                       session.CallDeadline());
     if (!reply.ok()) {
       // It may have been granted: nobody writes there, so its abort is clean.
-      for (const auto& item : question.items) session.AbortLater(identity.id, {item.put_id, {}});
+      for (const auto& item : question.items)
+        session.AbortLater(identity.id, {item.put_id, {}, {}});
       return reply.status();
     }
     if (reply.value().is_known) {
@@ -189,32 +192,46 @@ Result<Client::PutResult> Client::Put(std::span<const PutItem> items,
   while (!items.empty()) {
     const auto bytes = [](const PutItem& item) { return item.size_bytes; };
     const size_t count = NextBatch(items, KeyBytesOf, bytes, kPutBytes);
-    MC_RETURN_IF_ERROR(PutSome(items.first(count), values.first(count), options, result));
+    uint64_t total = 0;
+    for (const PutItem& item : items.first(count)) total += item.size_bytes;
+    // Twice what one try may take: a node that stands still uses up a whole one.
+    const double limit_s = 2 * context_->DataDeadline(total).seconds_left();
+    const Tries tries{kPutTries - 1, Deadline::After(limit_s)};
+    MC_RETURN_IF_ERROR(PutSome(items.first(count), values.first(count), options, tries, result));
     items = items.subspan(count);
     values = values.subspan(count);
   }
   return result;
 }
 
-// Appends to `result`. What this very batch was holding may have been the room that was missing for
-// some of it: they are tried again as long as others were stored.
+// Appends to `result`. Those of which no copy could be written are put again: the master has heard
+// by then which nodes failed. What this very batch was holding may have been the room that was
+// missing for some of it: they are tried again as long as others were stored.
 Status Client::PutSome(std::span<const PutItem> items,
                        std::span<const std::span<const Range>> values, const PutOptions& options,
-                       PutResult& result) {
+                       const Tries& tries, PutResult& result) {
   Puts puts;
   MC_RETURN_IF_ERROR(StartSome(items, options, puts));
   WriteAndEnd(values, puts.items);
   if (puts.space.capacity > 0) result.space = puts.space;
   const size_t first = result.items.size();
   bool has_stored = false;
-  std::vector<size_t> short_of;
+  std::vector<size_t> short_of, given_up;
   for (Started& put : puts.items) {
+    const size_t at = result.items.size() - first;
     has_stored |= put.outcome == Outcome::kStored;
-    if (put.status.code() == Code::kOutOfSpace) short_of.push_back(result.items.size() - first);
+    if (put.status.code() == Code::kOutOfSpace) short_of.push_back(at);
+    const bool is_given_up = put.writer != nullptr && put.writer->is_given_up();
+    if (put.outcome == Outcome::kFailed && is_given_up) given_up.push_back(at);
     const uint32_t copies = put.writer == nullptr ? 0 : put.writer->copy_count();
     result.items.push_back({put.outcome, put.status, copies});
   }
-  if (!has_stored || short_of.empty()) return Status::Ok();
+  puts.items.clear();  // aborts what was given up
+  if (!has_stored) short_of.clear();
+  if (tries.left == 0 || tries.deadline.passed()) given_up.clear();
+  const Tries rest{tries.left - !given_up.empty(), tries.deadline};
+  short_of.insert(short_of.end(), given_up.begin(), given_up.end());
+  if (short_of.empty()) return Status::Ok();
   std::vector<PutItem> again;
   std::vector<std::span<const Range>> their_values;
   for (const size_t at : short_of) {
@@ -222,7 +239,9 @@ Status Client::PutSome(std::span<const PutItem> items,
     their_values.push_back(values[at]);
   }
   PutResult second;
-  MC_RETURN_IF_ERROR(PutSome(again, their_values, options, second));
+  // A master that is away leaves them as they are.
+  if (!PutSome(again, their_values, options, rest, second).ok()) return Status::Ok();
+  if (second.space.capacity > 0) result.space = second.space;
   for (size_t at = 0; at < short_of.size(); ++at) {
     result.items[first + short_of[at]] = std::move(second.items[at]);
   }

@@ -135,7 +135,7 @@ auto Fields(A& a, PutStartReply& m) {
 }
 template <typename A>
 auto Fields(A& a, PutEnd::Item& m) {
-  return a(m.put_id, m.key, m.generation, m.lost, m.dirty);
+  return a(m.put_id, m.key, m.generation, m.lost, m.dirty, m.failed);
 }
 template <typename A>
 auto Fields(A& a, PutEnd& m) {
@@ -143,7 +143,7 @@ auto Fields(A& a, PutEnd& m) {
 }
 template <typename A>
 auto Fields(A& a, PutAbort::Item& m) {
-  return a(m.put_id, m.dirty);
+  return a(m.put_id, m.dirty, m.failed);
 }
 template <typename A>
 auto Fields(A& a, PutAbort& m) {

@@ -203,7 +203,9 @@ class Inventory {
   bool KeepWholeCopies(const Wanted& wanted, Room& room);
   void DropPlan(size_t from);
   bool CouldHold(const Wanted& wanted, const Room& room) const;
-  std::optional<Reserved> PlaceFree(const Wanted& wanted, uint64_t bytes);
+  RoomOutcome PlanOn(bool is_doubted, const Wanted& wanted, Room& room, const Reserved& centre,
+                     Planned& planned);
+  std::optional<Reserved> PlaceFree(bool is_doubted, const Wanted& wanted, uint64_t bytes);
   bool IsAllowed(const Wanted& wanted, uint32_t slot) const;
   void TakeDomain(const Wanted& wanted, size_t placed, uint32_t slot);
   void RecallDomains(const Wanted& wanted, const Room& room);

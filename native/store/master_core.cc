@@ -44,6 +44,7 @@ double MasterCore::Advance(double now_s) {
   last_s_ = std::max(last_s_, now_s);
   now_s_ = last_s_ - stalled_s_;
   inventory_.BeginStep();
+  inventory_.nodes().EndDoubts(now_s_);
   return now_s_;
 }
 

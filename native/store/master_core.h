@@ -190,6 +190,7 @@ class MasterCore {
   EndOutcome Land(uint32_t index);
   EndOutcome AbortPut(Session& owner, const PutAbort::Item& item);
   void DropLost(uint32_t index, const PutEnd::Item& item, uint64_t peer_id);
+  void Doubt(const Object& object, std::span<const NodeId> failed);
   bool IsOnOne(std::span<const CopyExtent> copy, std::span<const NodeId> nodes) const;
   void EndWriting(uint32_t index);
 

@@ -8,6 +8,10 @@ namespace mooncake::store {
 namespace {
 
 constexpr double kLongestPin_s = 1e9;
+// How long placement leaves a node for last to which a write has failed. Who starts its put again
+// starts it elsewhere; and a client that alone is cut off from a node that is well does not keep
+// others from it for long. A node that is dead is soon named again, until its silence tells.
+constexpr double kDoubt_s = 2;
 constexpr size_t kNear = 32;  // items that wait together; more would push each other out again
 
 bool IsValid(const PutStart& event, const PutStart::Item& item, uint64_t limit_bytes) {
@@ -252,6 +256,7 @@ EndOutcome MasterCore::EndPut(Session& owner, const PutEnd::Item& item,
   std::ranges::copy(checksums.first(own.size()), own.begin());
   checksums = checksums.subspan(own.size());
   owner.puts.Erase(item.put_id);
+  Doubt(object, item.failed);
   DropLost(index, item, owner.peer_id);
   return Land(index);
 }
@@ -302,6 +307,7 @@ EndOutcome MasterCore::AbortPut(Session& owner, const PutAbort::Item& item) {
   owner.puts.Erase(item.put_id);
   ++inventory_.counters().aborts;
   const Object& object = inventory_.objects()[index];
+  Doubt(object, item.failed);
   for (size_t at = object.copy_count; at-- > 0;) {
     if (!IsOnOne(object.copy(at), item.dirty)) continue;
     inventory_.DropCopy(index, at, &owner.peer_id);
@@ -309,6 +315,17 @@ EndOutcome MasterCore::AbortPut(Session& owner, const PutAbort::Item& item) {
   }
   EndWriting(index);
   return EndOutcome::kDone;
+}
+
+// Of the nodes that the put was granted, and no others: it costs whoever raises a doubt a put.
+void MasterCore::Doubt(const Object& object, std::span<const NodeId> failed) {
+  if (failed.empty()) return;
+  NodeTable& nodes = inventory_.nodes();
+  for (const CopyExtent& extent : object.extents()) {
+    if (extent.is_void()) continue;
+    const bool has_failed = std::ranges::find(failed, nodes[extent.node].id) != failed.end();
+    if (has_failed) nodes.Doubt(extent.node, now_s_ + kDoubt_s);
+  }
 }
 
 // A copy that has lost a stripe is lost.

@@ -137,16 +137,18 @@ struct PutEnd {
     uint64_t generation = 0;
     std::vector<uint64_t> lost;  // numbers of copies that are not to be part of the object
     std::vector<NodeId> dirty;   // nodes where a write to a lost copy may still be going on
+    std::vector<NodeId> failed;  // nodes that did not take a write, dirty or not
   };
   SessionId session = 0;
   std::vector<Item> items;
   std::vector<uint32_t> checksums;  // CRC-32C a chunk, of all items that have any, in order
 };
-// An abort is a PutEnd that keeps no copy: `dirty` names nodes that may still be written.
+// An abort is a PutEnd that keeps no copy.
 struct PutAbort {
   struct Item {
     uint64_t put_id = 0;
     std::vector<NodeId> dirty;
+    std::vector<NodeId> failed;
   };
   SessionId session = 0;
   std::vector<Item> items;

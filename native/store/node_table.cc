@@ -64,6 +64,25 @@ void NodeTable::SetState(uint32_t slot, NodeState state) {
   views_[slot].is_open = state == NodeState::kOnline;
 }
 
+void NodeTable::Doubt(uint32_t slot, double until_s) {
+  nodes_[slot].doubted_until_s = until_s;
+  if (views_[slot].is_doubted) return;
+  views_[slot].is_doubted = true;
+  doubted_.push_back({slot, nodes_[slot].id, until_s});
+}
+
+// One that was doubted again meanwhile has its turn again.
+void NodeTable::EndDoubts(double now_s) {
+  while (!doubted_.empty() && doubted_.front().end_s <= now_s) {
+    Doubted next = doubted_.front();
+    doubted_.pop_front();
+    if (nodes_[next.slot].id != next.node) continue;
+    next.end_s = nodes_[next.slot].doubted_until_s;
+    views_[next.slot].is_doubted = next.end_s > now_s;
+    if (next.end_s > now_s) doubted_.push_back(next);
+  }
+}
+
 void NodeTable::Lose(uint32_t slot) {
   NodeRecord& node = nodes_[slot];
   slot_of_.erase(node.id);

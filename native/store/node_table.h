@@ -51,6 +51,7 @@ struct NodeRecord {
   uint32_t last_freed = kNoIndex;  // the free block that holds what was freed last
   uint64_t answer = 0;             // the last that named it,
   uint32_t answer_index = 0;       // and as which of its nodes
+  double doubted_until_s = 0;
 
   bool is_there() const { return allocator.has_value() && !is_lost; }
   bool is_readable() const { return state != NodeState::kSuspected && !is_lost; }
@@ -74,6 +75,10 @@ class NodeTable {
 
   uint32_t Add(const NodeRegister& event, double now_s);
   void SetState(uint32_t slot, NodeState state);
+  // Placement takes it last, until then.
+  void Doubt(uint32_t slot, double until_s);
+  void EndDoubts(double now_s);
+  bool has_doubts() const { return !doubted_.empty(); }
   // It is found and used no more; its blocks are to be freed one by one.
   void Lose(uint32_t slot);
   // REQUIRES: it was lost, and all of its blocks are free.
@@ -100,6 +105,12 @@ class NodeTable {
   const std::deque<uint32_t>& lost() const { return lost_; }
 
  private:
+  struct Doubted {
+    uint32_t slot = 0;
+    NodeId node = 0;
+    double end_s = 0;
+  };
+
   void Renumber();
 
   const std::string eviction_;
@@ -108,6 +119,7 @@ class NodeTable {
   std::unordered_map<NodeId, uint32_t> slot_of_;
   std::unordered_map<std::string, uint32_t> hosts_;
   std::deque<uint32_t> lost_;
+  std::deque<Doubted> doubted_;  // each node once, about in order of time
 };
 
 }  // namespace mooncake::store

@@ -40,10 +40,11 @@ void Placer::Begin(std::span<const NodeView> nodes, const Wish& wish) {
   for (uint32_t slot = 0; slot < node_count_; ++slot) {
     const NodeView& node = nodes[slot];
     if (!node.is_open || node.free_bytes + node.evictable_bytes < wish.bytes) continue;
-    const auto named = std::ranges::find(wish.preferred, node.name);
+    const auto named = std::ranges::find(wish.preferred, node.name) - wish.preferred.begin();
+    const size_t behind = node.is_doubted ? wish.preferred.size() + 1 : 0;
     candidates_.push_back({.slot = slot,
                            .domain = node.domain,
-                           .preference = static_cast<uint32_t>(named - wish.preferred.begin()),
+                           .preference = static_cast<uint32_t>(named + behind),
                            .score = (this->*strategy_.score)(node, slot, wish)});
   }
 }

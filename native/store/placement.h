@@ -8,7 +8,8 @@
 //
 // Strategies: `free-ratio-first` (most free space in proportion), `random`, `round-robin` (one
 // after another, in the order of the views) and `local-first` (nodes of the writer's host, then as
-// free-ratio-first). Nodes that are preferred by name come before all others, in their order.
+// free-ratio-first). Nodes that are preferred by name come before all others, in their order; those
+// that are doubted come after all others.
 //
 // Thread safety: none; one owner. It allocates nothing once it has seen as many nodes.
 #pragma once
@@ -33,6 +34,7 @@ struct NodeView {
   uint64_t free_bytes = 0;
   uint64_t evictable_bytes = 0;
   std::string_view name{};
+  bool is_doubted = false;  // a write to it has failed just now: to be taken last
 };
 
 struct Wish {

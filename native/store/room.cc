@@ -162,15 +162,22 @@ RoomOutcome Inventory::PlanExtent(const Wanted& wanted, Room& room, const Reserv
   const size_t at = room.extents.size() + plan_.size();
   const uint64_t bytes = wanted.ExtentBytes(at % wanted.stripes);
   Planned planned{.bytes = bytes, .first_victim = victims_.size()};
-  if (const auto found = PlaceFree(wanted, bytes)) {
-    planned.extent = *found;
-  } else {
-    const RoomOutcome outcome = FindRoom(planned, room, centre);
-    if (outcome != RoomOutcome::kDone) return outcome;
-  }
+  RoomOutcome outcome = PlanOn(false, wanted, room, centre, planned);
+  const bool is_last_resort = outcome == RoomOutcome::kFull && nodes_.has_doubts();
+  if (is_last_resort) outcome = PlanOn(true, wanted, room, centre, planned);
+  if (outcome != RoomOutcome::kDone) return outcome;
   plan_.push_back(planned);
   placement_->Take(planned.extent.slot);
   TakeDomain(wanted, at + 1, planned.extent.slot);
+  return RoomOutcome::kDone;
+}
+
+// On nodes that are doubted, or on the others.
+RoomOutcome Inventory::PlanOn(bool is_doubted, const Wanted& wanted, Room& room,
+                              const Reserved& centre, Planned& planned) {
+  const auto found = PlaceFree(is_doubted, wanted, planned.bytes);
+  if (!found) return FindRoom(planned, room, centre);
+  planned.extent = *found;
   return RoomOutcome::kDone;
 }
 
@@ -196,12 +203,13 @@ void Inventory::DropPlan(size_t from) {
 }
 
 // On the best node that has it free; nodes where it would have to be made are left in `order_`.
-std::optional<Reserved> Inventory::PlaceFree(const Wanted& wanted, uint64_t bytes) {
+std::optional<Reserved> Inventory::PlaceFree(bool is_doubted, const Wanted& wanted,
+                                             uint64_t bytes) {
   placement_->Begin(nodes_.views(), {bytes, wanted.host, wanted.preferred});
   for (const uint32_t domain : taken_domains_) placement_->Exclude(domain);
   order_.clear();
   for (uint32_t slot = placement_->Next(); slot != Placer::kNone; slot = placement_->Next()) {
-    if (!IsAllowed(wanted, slot)) continue;
+    if (nodes_.views()[slot].is_doubted != is_doubted || !IsAllowed(wanted, slot)) continue;
     if (!windows_.empty() && IsPlanned(slot, nodes_[slot].allocator->Fitting(bytes))) {
       order_.push_back(slot);
       continue;

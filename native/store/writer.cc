@@ -4,6 +4,17 @@
 #include <cstring>
 
 namespace mooncake::store {
+namespace {
+
+void AddTo(std::vector<NodeId>& nodes, NodeId node) {
+  if (std::ranges::find(nodes, node) == nodes.end()) nodes.push_back(node);
+}
+
+void Append(const std::vector<NodeId>& more, std::vector<NodeId>& nodes) {
+  nodes.insert(nodes.end(), more.begin(), more.end());
+}
+
+}  // namespace
 
 Writer::Writer(std::shared_ptr<Context> context, const Session::Identity& owner, std::string key,
                Grant grant)
@@ -118,6 +129,19 @@ Status Writer::Settle(const Haul& haul, const Job& job) {
   return status;
 }
 
+bool Writer::is_given_up() {
+  const std::lock_guard lock(mutex_);
+  return is_refused_ || !HasCopy();
+}
+
+size_t Writer::copy_count() {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::count(copies_, false, &Copy::is_lost);
+}
+
+// REQUIRES: mutex_ is held.
+bool Writer::HasCopy() const { return !std::ranges::all_of(copies_, &Copy::is_lost); }
+
 // Ok while at least one copy has it.
 // REQUIRES: mutex_ is held.
 Status Writer::TakeResults(const Haul& haul, const Job& job) {
@@ -145,9 +169,8 @@ Status Writer::ResultOf(size_t copy, const Haul& haul, const Job& job) {
     if (result.ok()) result = status;
     known.is_lost = true;
     must_rotate_ |= status.is_dirty() || status.code() == Code::kFenced;
-    const NodeId node = haul.NodeOf(slot);
-    const bool is_new = std::ranges::find(known.dirty, node) == known.dirty.end();
-    if (status.is_dirty() && is_new) known.dirty.push_back(node);
+    AddTo(known.failed, haul.NodeOf(slot));
+    if (status.is_dirty()) AddTo(known.dirty, haul.NodeOf(slot));
   }
   if (first_failure_.ok()) first_failure_ = result;
   return result;
@@ -163,9 +186,7 @@ void Writer::AddChecksums(size_t copy, const Haul& haul, const Job& job) {
 
 // REQUIRES: mutex_ is held.
 Status Writer::Failure() const {
-  if (std::ranges::any_of(copies_, [](const Copy& copy) { return !copy.is_lost; })) {
-    return Status::Ok();
-  }
+  if (HasCopy()) return Status::Ok();
   // Fenced here, or gone there: another try starts afresh and may well succeed.
   const Code code = first_failure_.code();
   const bool is_past = code == Code::kFenced || code == Code::kNotFound || code == Code::kClosed;
@@ -221,12 +242,13 @@ Status Writer::PrepareEnd(PutEnd& end) {
   MC_RETURN_IF_ERROR(CheckWhole());
   phase_ = Phase::kEnding;
   PutEnd::Item& item =
-      end.items.emplace_back(PutEnd::Item{grant_.put_id, key_, grant_.generation, {}, {}});
+      end.items.emplace_back(PutEnd::Item{grant_.put_id, key_, grant_.generation, {}, {}, {}});
   end.checksums.insert(end.checksums.end(), checksums_.all().begin(), checksums_.all().end());
   for (uint64_t at = 0; at < copies_.size(); ++at) {
     if (!copies_[at].is_lost) continue;
     item.lost.push_back(at);
-    item.dirty.insert(item.dirty.end(), copies_[at].dirty.begin(), copies_[at].dirty.end());
+    Append(copies_[at].dirty, item.dirty);
+    Append(copies_[at].failed, item.failed);
   }
   return Status::Ok();
 }
@@ -235,6 +257,7 @@ Status Writer::FinishEnd(EndOutcome outcome) {
   {
     std::lock_guard lock(mutex_);
     phase_ = Phase::kEnded;
+    is_refused_ = outcome == EndOutcome::kUnknown;
   }
   RotateIfRefused();
   if (outcome == EndOutcome::kDone) return Status::Ok();
@@ -272,9 +295,10 @@ void Writer::Abort() {
 }
 
 PutAbort::Item Writer::AbortItem() const {
-  PutAbort::Item item{grant_.put_id, {}};
+  PutAbort::Item item{grant_.put_id, {}, {}};
   for (const Copy& copy : copies_) {
-    item.dirty.insert(item.dirty.end(), copy.dirty.begin(), copy.dirty.end());
+    Append(copy.dirty, item.dirty);
+    Append(copy.failed, item.failed);
   }
   return item;
 }

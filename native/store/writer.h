@@ -75,18 +75,23 @@ class Writer {
   // The master could not be asked: it will be told to forget the put.
   void FailEnd();
 
+  // The put has failed for a fault of the world, and the master does not hold it against the key:
+  // once this is aborted, the same value may be put again.
+  bool is_given_up();
+
   const Session::Identity& owner() const { return owner_; }
   const Shape& shape() const { return grant_.shape; }
   const std::string& key() const { return key_; }
-  size_t copy_count() const { return copies_.size(); }
+  size_t copy_count();  // that are not lost
   bool has_checksums() const { return grant_.has_checksums; }
   Context& context() { return *context_; }
 
  private:
   enum class Phase { kOpen, kEnding, kEnded };
   struct Copy {
-    bool is_lost = false;            // not to be part of the object
-    std::vector<NodeId> dirty = {};  // bytes may still be under way there
+    bool is_lost = false;             // not to be part of the object
+    std::vector<NodeId> dirty = {};   // bytes may still be under way there
+    std::vector<NodeId> failed = {};  // did not take a write
   };
 
   void AddCopy(size_t copy, std::span<uint8_t* const> headers, Haul& haul, Job& job) const;
@@ -97,6 +102,7 @@ class Writer {
   Status ResultOf(size_t copy, const Haul& haul, const Job& job);
   void AddChecksums(size_t copy, const Haul& haul, const Job& job);
   Status Failure() const;
+  bool HasCopy() const;
   Status CheckWhole() const;
   Status WriteEmpty();
   void WaitUntilQuiet(std::unique_lock<std::mutex>& lock);
@@ -119,6 +125,7 @@ class Writer {
   std::vector<bool> has_header_;  // of each stripe
   bool must_rotate_ = false;      // a node has fenced this peer id, or will
   Status first_failure_;
+  bool is_refused_ = false;  // the master knew nothing of it at the end
 };
 
 }  // namespace mooncake::store

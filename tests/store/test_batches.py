@@ -130,8 +130,7 @@ def test_a_put_that_an_upsert_overtakes_finds_the_key_there(client):
     with client.open_write("raced", size_bytes=1) as writer:
         assert client.upsert("raced", b"upserted")
         writer.write(0, words(source.address), words(1))
-        with pytest.raises(ValueError, match="upsert"):
-            writer.commit()
+        assert writer.commit() is False
     assert client.get("raced") == b"upserted"
     source.close()
 
@@ -192,3 +191,10 @@ def test_a_closed_client_says_so(quiet_cluster):
     for call in (lambda: client.get("x"), lambda: client.put("x", b""), lambda: client.exists("x")):
         with pytest.raises(TransferError, match="the store client is closed"):
             call()
+
+
+def test_a_commit_tells_whether_another_value_has_taken_the_key(client):
+    writers = client.batch_open_write(["late", "in-time"], [0, 0])
+    assert client.upsert("late", b"newer")
+    assert client.batch_commit(writers) == [False, True]
+    assert client.batch_get(["late", "in-time"]) == [b"newer", b""]

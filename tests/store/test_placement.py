@@ -16,7 +16,7 @@ def make(strategy, seed=7):
     return _native.Placement.make(strategy, seed=seed)
 
 
-def node(name, *, domain=0, host=0, capacity=100 * KIB, free=None, evictable=0, is_open=True):
+def node(name, *, domain=0, host=0, capacity=100 * KIB, free=None, evictable=0, **state):
     return _native.NodeView.make(
         name,
         domain=domain,
@@ -24,7 +24,7 @@ def node(name, *, domain=0, host=0, capacity=100 * KIB, free=None, evictable=0, 
         capacity_bytes=capacity,
         free_bytes=capacity if free is None else free,
         evictable_bytes=evictable,
-        is_open=is_open,
+        **state,
     )
 
 
@@ -119,3 +119,11 @@ def test_nodes_that_are_closed_or_too_full_get_nothing(strategy):
 def test_no_nodes_at_all_give_no_place():
     for strategy in STRATEGIES:
         assert make(strategy).place([], bytes=1) == []
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_node_that_is_doubted_is_taken_last_even_if_it_is_preferred(strategy):
+    views = [node("doubted", domain=0, is_doubted=True), *nodes(3)[1:]]
+    for _ in range(20):
+        slots = make(strategy).place(views, bytes=1, copies=3, preferred=["doubted", "n2"])
+        assert slots == [2, 1, 0]

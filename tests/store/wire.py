@@ -140,6 +140,7 @@ class EndItem(Message):
     generation: int
     lost: list[int] = []
     dirty: list[int] = []
+    failed: list[int] = []
 
 
 class PutEnd(Message):
@@ -151,6 +152,7 @@ class PutEnd(Message):
 class AbortItem(Message):
     put_id: int
     dirty: list[int] = []
+    failed: list[int] = []
 
 
 class PutAbort(Message):

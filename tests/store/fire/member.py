@@ -82,11 +82,7 @@ class Member:
                 start = part * part_bytes
                 length = min(part_bytes, len(value) - start)
                 writer.write_part(part, words(self.memory.address + start), words(length))
-            try:
-                writer.commit()
-            except ValueError:  # what was there could not be read, and now can again
-                return False
-        return True
+            return writer.commit()  # False: what was there could not be read, and now can again
 
     def remove(self, key):
         return self.client.remove(key)

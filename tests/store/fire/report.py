@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 LEAST_HIT_RATE = 0.95
+MOST_FAILED_PUTS = 0.03
 _LEAST_READS = 100  # that make a window
 
 
@@ -53,6 +54,9 @@ class Report:
             problems.append(f"{self.counts['hits']} hits; at least {least_reads} show something")
         if not rates or min(rates) < LEAST_HIT_RATE:
             problems.append(f"hit rates of {rates}; at least {LEAST_HIT_RATE} are due")
+        failed = self.counts["put_PeerUnreachable"] + self.counts["put_TransferTimeout"]
+        if failed > 5 + MOST_FAILED_PUTS * self.counts["puts"]:
+            problems.append(f"{failed} puts failed beside {self.counts['puts']}: others had room")
         return problems
 
     def summary(self):

@@ -50,8 +50,7 @@ class Stepper:
 
     def commit(self):
         """End the write."""
-        self.writer.commit()
-        return True
+        return self.writer.commit()
 
     def write_and_commit(self):
         """Write all parts, and end the write."""
