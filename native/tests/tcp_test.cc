@@ -68,7 +68,7 @@ TEST(SlicesCoverABatch) {
   Slicer slicer(pieces);
   EXPECT(slicer.left_bytes() == TotalBytes(pieces));
   std::vector<Piece> cut;
-  std::vector<Extent> slices;
+  std::vector<Stretch> slices;
   uint64_t total = 0;
   while (slicer.left_bytes() > 0) {
     slices.push_back(slicer.Next(kRequestBytes));

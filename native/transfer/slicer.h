@@ -15,8 +15,8 @@
 
 namespace mooncake {
 
-// A run of a batch: `bytes` from byte `skipped` of piece `first` on.
-struct Extent {
+// A stretch of a batch: `bytes` from byte `skipped` of piece `first` on.
+struct Stretch {
   size_t first = 0;
   uint64_t skipped = 0;
   uint64_t bytes = 0;
@@ -34,10 +34,10 @@ class Slicer {
 
   // The next slice; never empty, at most `max_bytes` and what one request may carry.
   // REQUIRES: left_bytes() > 0 and max_bytes > 0.
-  Extent Next(uint64_t max_bytes) {
-    Extent& left = left_.back();
+  Stretch Next(uint64_t max_bytes) {
+    Stretch& left = left_.back();
     const uint64_t room = std::min({max_bytes, left.bytes, kRequestBytes});
-    Extent slice{left.first, left.skipped, 0};
+    Stretch slice{left.first, left.skipped, 0};
     for (uint32_t count = 0; slice.bytes < room && count < kRequestPieces; ++count) {
       const uint64_t rest = pieces_[left.first].length - left.skipped;
       const uint64_t step = std::min(rest, room - slice.bytes);
@@ -53,13 +53,13 @@ class Slicer {
     return slice;
   }
 
-  void PutBack(const Extent& slice) {
+  void PutBack(const Stretch& slice) {
     left_.push_back(slice);
     left_bytes_ += slice.bytes;
   }
 
   // Replaces `pieces` by those of one slice.
-  void Cut(const Extent& slice, std::vector<Piece>& pieces) const {
+  void Cut(const Stretch& slice, std::vector<Piece>& pieces) const {
     pieces.clear();
     uint64_t left = slice.bytes;
     uint64_t skipped = slice.skipped;
@@ -74,7 +74,7 @@ class Slicer {
 
  private:
   std::span<const Piece> pieces_;
-  std::vector<Extent> left_;
+  std::vector<Stretch> left_;
   uint64_t left_bytes_ = 0;
 };
 

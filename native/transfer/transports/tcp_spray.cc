@@ -94,8 +94,8 @@ std::optional<TcpSpray::Request> TcpSpray::Book() {
     const PathScheduler::Want want{slicer_.left_bytes(), batch_.near, open};
     const auto choice = scheduler.Pick(booking_, want, now);
     if (!choice) return std::nullopt;
-    Request request{.kind = Kind::kSlice, .extent = slicer_.Next(choice->slice_bytes)};
-    request.booking = scheduler.Start(booking_, choice->path, request.extent.bytes, now);
+    Request request{.kind = Kind::kSlice, .stretch = slicer_.Next(choice->slice_bytes)};
+    request.booking = scheduler.Start(booking_, choice->path, request.stretch.bytes, now);
     ++in_flight_;
     return request;
   });
@@ -197,7 +197,7 @@ void TcpSpray::OnAnswered(PathIndex path) {
       return one.lane_id == request.lane_id;
     });
     if (fence->is_earlier) paths_.RemoveLoose(fence->lane_id);
-    for (const Extent& extent : fence->extents) slicer_.PutBack(extent);
+    for (const Stretch& stretch : fence->stretches) slicer_.PutBack(stretch);
     fences_.erase(fence);
   }
 }
@@ -232,7 +232,7 @@ void TcpSpray::Drop(PathIndex path, const Status& why) {
       if (has_begun) paths_.CountResent(path);
     }
     paths_.Return(path, stream->TakeLane(), false);
-    if (!fence.extents.empty()) fences_.push_back(std::move(fence));
+    if (!fence.stretches.empty()) fences_.push_back(std::move(fence));
   }
   paths_.Blame(path, why);
 }
@@ -248,9 +248,9 @@ void TcpSpray::GiveBack(const Request& request, Fence& fence) {
   --in_flight_;
   if (request.has_payload_left) {
     has_written_ = true;
-    fence.extents.push_back(request.extent);
+    fence.stretches.push_back(request.stretch);
   } else {
-    slicer_.PutBack(request.extent);
+    slicer_.PutBack(request.stretch);
   }
 }
 
@@ -320,7 +320,7 @@ void TcpSpray::LeavePaths() {
     const bool is_good = streams_[path]->is_idle();
     Fence fence{.lane_id = streams_[path]->lane().id()};
     for (const Request& request : streams_[path]->TakeUnanswered()) GiveBack(request, fence);
-    if (!fence.extents.empty()) paths_.AddLoose(fence.lane_id);
+    if (!fence.stretches.empty()) paths_.AddLoose(fence.lane_id);
     paths_.Return(path, streams_[path]->TakeLane(), is_good);
     streams_[path].reset();
   }

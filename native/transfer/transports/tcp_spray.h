@@ -54,7 +54,7 @@ class TcpSpray {
   struct Fence {
     uint64_t lane_id = 0;
     bool is_earlier = false;
-    std::vector<Extent> extents = {};
+    std::vector<Stretch> stretches = {};
     std::optional<PathIndex> asked_on = {};
     double asked_s = 0;
   };

@@ -109,7 +109,7 @@ Bytes TcpStream::EncodeHead(const Request& request) {
     case Kind::kSlice:
       break;
   }
-  batch_.slicer.Cut(request.extent, pieces_);
+  batch_.slicer.Cut(request.stretch, pieces_);
   const Message type = batch_.op == Op::kRead ? Message::kRead : Message::kWrite;
   return EncodeBatch(type, request.request_id, batch_.segment_id, pieces_);
 }
@@ -157,14 +157,14 @@ Status TcpStream::OnHeader() {
   }
   const bool is_read = batch_.op == Op::kRead;
   const Message expected = is_read ? Message::kReadReply : Message::kWriteReply;
-  const uint64_t payload = is_read ? asked.extent.bytes : 0;
+  const uint64_t payload = is_read ? asked.stretch.bytes : 0;
   if (type != expected || header_.body_bytes != payload) return FitsNoRequest();
   stage_ = Stage::kPayload;
   if (!is_read) {
     OnAnswered();
     return Status::Ok();
   }
-  batch_.slicer.Cut(asked.extent, pieces_);
+  batch_.slicer.Cut(asked.stretch, pieces_);
   for (const Piece& piece : pieces_) in_.Add(Memory(piece), piece.length);
   return Status::Ok();
 }

@@ -32,7 +32,7 @@ class TcpStream {
   struct Request {
     enum class Kind { kHello, kSlice, kCloseLane };
     Kind kind = Kind::kHello;
-    Extent extent = {};                 // of a slice
+    Stretch stretch = {};               // of a slice
     PathScheduler::Slice booking = {};  // likewise
     uint64_t lane_id = 0;               // to be closed
     uint64_t request_id = 0;            // once it is being sent
