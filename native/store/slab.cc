@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 #include "base/check.h"
 
@@ -17,6 +18,22 @@ uint32_t& LinkIn(void* piece) { return *static_cast<uint32_t*>(piece); }
 
 Slab::~Slab() {
   for (void* region : regions_) std::free(region);
+  while (large_ != nullptr) ::operator delete(std::exchange(large_, large_->next));
+}
+
+template <typename T>
+void Slab::Link(T*& head, T* item) {
+  item->previous = nullptr;
+  item->next = head;
+  if (head != nullptr) head->previous = item;
+  head = item;
+}
+
+template <typename T>
+void Slab::Unlink(T*& head, T* item) {
+  (item->previous != nullptr ? item->previous->next : head) = item->next;
+  if (item->next != nullptr) item->next->previous = item->previous;
+  item->previous = item->next = nullptr;
 }
 
 // Steps of 8 bytes up to kFine, then eight classes a power of two.
@@ -40,7 +57,9 @@ Slab::Page* Slab::PageOf(uint8_t* piece) {
 uint8_t* Slab::Allocate(size_t bytes) {
   if (bytes > kLargest) {
     used_ += bytes, held_ += bytes;
-    return static_cast<uint8_t*>(::operator new(bytes));
+    auto* large = static_cast<Large*>(::operator new(sizeof(Large) + bytes));
+    Link(large_, large);
+    return reinterpret_cast<uint8_t*>(large + 1);
   }
   const int size_class = ClassOf(bytes > 0 ? bytes : 1);
   Page* page = open_[size_class] != nullptr ? open_[size_class] : TakePage(size_class);
@@ -61,7 +80,9 @@ uint8_t* Slab::Allocate(size_t bytes) {
 void Slab::Free(uint8_t* piece, size_t bytes) {
   if (bytes > kLargest) {
     used_ -= bytes, held_ -= bytes;
-    ::operator delete(piece);
+    Large* large = reinterpret_cast<Large*>(piece) - 1;
+    Unlink(large_, large);
+    ::operator delete(large);
     return;
   }
   const int size_class = ClassOf(bytes > 0 ? bytes : 1);
@@ -99,19 +120,6 @@ void Slab::AddRegion() {
     *page = Page{};
     Link(unused_, page);
   }
-}
-
-void Slab::Link(Page*& head, Page* page) {
-  page->previous = nullptr;
-  page->next = head;
-  if (head != nullptr) head->previous = page;
-  head = page;
-}
-
-void Slab::Unlink(Page*& head, Page* page) {
-  (page->previous != nullptr ? page->previous->next : head) = page->next;
-  if (page->next != nullptr) page->next->previous = page->previous;
-  page->previous = page->next = nullptr;
 }
 
 void Slab::Check() const {

@@ -41,16 +41,24 @@ class Slab {
     uint32_t free, fresh;  // offsets: of the first freed piece, and of what was never used; 0: none
   };
 
+  // Before a piece that is straight from the system.
+  struct Large {
+    Large *previous, *next;
+  };
+
   static int ClassOf(size_t bytes);
   static size_t SizeOf(int size_class);
   static Page* PageOf(uint8_t* piece);
   Page* TakePage(int size_class);
   void AddRegion();
-  void Link(Page*& head, Page* page);
-  void Unlink(Page*& head, Page* page);
+  template <typename T>
+  static void Link(T*& head, T* item);
+  template <typename T>
+  static void Unlink(T*& head, T* item);
 
   std::array<Page*, kClasses> open_{};  // pages with room, by class
   Page* unused_ = nullptr;
+  Large* large_ = nullptr;
   std::vector<void*> regions_;
   uint64_t used_ = 0, held_ = 0;
 };
