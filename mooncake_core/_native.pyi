@@ -303,10 +303,15 @@ class Allocator:
     @property
     def largest_free_extent(self) -> int: ...
 
+class MasterOptions:
+    """What a master is told at its start."""
+
+    def __init__(self, *, epoch: int, client_ttl_s: float, lease_s: float, eviction: str = 'lru', admission: str = 'all', placement: str = 'free-ratio-first', stripe_bytes: int = 67108864, seed: int = 0, repairs: bool = True, hot_gets_per_s: float = 0.0, hot_replicas: int = 2, heat_half_life_s: float = 10.0, step_evictions: int = 2000) -> None: ...
+
 class MasterCore:
     """The pure master, driven by the bodies of its protocol."""
 
-    def __init__(self, *, epoch: int, client_ttl_s: float, lease_s: float, eviction: str = 'lru', admission: str = 'all', placement: str = 'free-ratio-first', stripe_bytes: int = 67108864, seed: int = 0, step_evictions: int = 2000, repairs: bool = True, hot_gets_per_s: float = 0.0, hot_replicas: int = 2, heat_half_life_s: float = 10.0) -> None: ...
+    def __init__(self, options: MasterOptions) -> None: ...
 
     def step(self, type: int, body: bytes, *, now_s: float, fresh_id: int = 0) -> bytes:
         """Return the answer's msgpack body, empty where there is none."""
@@ -328,7 +333,7 @@ class MasterServer:
     """The master: one thread over the core."""
 
     @staticmethod
-    def start(listen: str, *, epoch: int, client_ttl_s: float, lease_s: float, eviction: str = 'lru', admission: str = 'all', placement: str = 'free-ratio-first', stripe_bytes: int = 67108864, seed: int = 0, repairs: bool = True, hot_gets_per_s: float = 0.0, hot_replicas: int = 2, heat_half_life_s: float = 10.0) -> MasterServer: ...
+    def start(listen: str, options: MasterOptions) -> MasterServer: ...
 
     @property
     def endpoint(self) -> str: ...

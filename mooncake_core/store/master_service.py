@@ -53,22 +53,22 @@ async def serve_master(
 
 
 def _start(config: MasterConfig) -> _native.MasterServer:
+    options = _native.MasterOptions(
+        epoch=secrets.randbits(63) + 1,
+        client_ttl_s=config.client_ttl_s,
+        lease_s=config.lease_s,
+        eviction=config.eviction,
+        admission=config.admission,
+        placement=config.placement,
+        stripe_bytes=config.stripe_bytes,
+        seed=secrets.randbits(64),
+        repairs=config.repairs,
+        hot_gets_per_s=config.hot_gets_per_s,
+        hot_replicas=config.hot_replicas,
+        heat_half_life_s=config.heat_half_life_s,
+    )
     try:
-        return _native.MasterServer.start(
-            config.listen,
-            epoch=secrets.randbits(63) + 1,
-            client_ttl_s=config.client_ttl_s,
-            lease_s=config.lease_s,
-            eviction=config.eviction,
-            admission=config.admission,
-            placement=config.placement,
-            stripe_bytes=config.stripe_bytes,
-            seed=secrets.randbits(64),
-            repairs=config.repairs,
-            hot_gets_per_s=config.hot_gets_per_s,
-            hot_replicas=config.hot_replicas,
-            heat_half_life_s=config.heat_half_life_s,
-        )
+        return _native.MasterServer.start(config.listen, options)
     except _native.Error as error:
         raise ConfigError(f"--listen: {error.args[1]}; use another port") from error
 

@@ -97,41 +97,54 @@ void BindAllocator(nb::module_& m) {
       .def_prop_ro("largest_free_extent", &Allocator::LargestFreeExtent);
 }
 
+void BindMasterOptions(nb::module_& m) {
+  using store::MasterOptions;
+  nb::class_<MasterOptions>(m, "MasterOptions", "What a master is told at its start.")
+      .def(
+          "__init__",
+          [](MasterOptions* self, uint64_t epoch, double client_ttl_s, double lease_s,
+             const std::string& eviction, const std::string& admission,
+             const std::string& placement, uint64_t stripe_bytes, uint64_t seed, bool repairs,
+             double hot_gets_per_s, uint32_t hot_replicas, double heat_half_life_s,
+             uint32_t step_evictions) {
+            new (self) MasterOptions{epoch,
+                                     client_ttl_s,
+                                     lease_s,
+                                     eviction,
+                                     admission,
+                                     placement,
+                                     stripe_bytes,
+                                     seed,
+                                     {},
+                                     repairs,
+                                     hot_gets_per_s,
+                                     hot_replicas,
+                                     heat_half_life_s,
+                                     step_evictions};
+          },
+          nb::kw_only(), nb::arg("epoch"), nb::arg("client_ttl_s"), nb::arg("lease_s"),
+          nb::arg("eviction") = MasterOptions{}.eviction,
+          nb::arg("admission") = MasterOptions{}.admission,
+          nb::arg("placement") = MasterOptions{}.placement,
+          nb::arg("stripe_bytes") = MasterOptions{}.stripe_bytes,
+          nb::arg("seed") = MasterOptions{}.seed, nb::arg("repairs") = MasterOptions{}.repairs,
+          nb::arg("hot_gets_per_s") = MasterOptions{}.hot_gets_per_s,
+          nb::arg("hot_replicas") = MasterOptions{}.hot_replicas,
+          nb::arg("heat_half_life_s") = MasterOptions{}.heat_half_life_s,
+          nb::arg("step_evictions") = MasterOptions{}.step_evictions);
+}
+
 void BindMasterCore(nb::module_& m) {
   using store::DispatchContext;
   using store::MasterCore;
   nb::class_<MasterCore>(m, "MasterCore", "The pure master, driven by the bodies of its protocol.")
       .def(
           "__init__",
-          [](MasterCore* self, uint64_t epoch, double client_ttl_s, double lease_s,
-             const std::string& eviction, const std::string& admission,
-             const std::string& placement, uint64_t stripe_bytes, uint64_t seed,
-             uint32_t step_evictions, bool repairs, double hot_gets_per_s, uint32_t hot_replicas,
-             double heat_half_life_s) {
-            const store::MasterOptions options{epoch,
-                                               client_ttl_s,
-                                               lease_s,
-                                               eviction,
-                                               admission,
-                                               placement,
-                                               stripe_bytes,
-                                               seed,
-                                               {},
-                                               repairs,
-                                               hot_gets_per_s,
-                                               hot_replicas,
-                                               heat_half_life_s,
-                                               step_evictions};
+          [](MasterCore* self, const store::MasterOptions& options) {
             Check(store::Validate(options));
             new (self) MasterCore(options);
           },
-          nb::kw_only(), nb::arg("epoch"), nb::arg("client_ttl_s"), nb::arg("lease_s"),
-          nb::arg("eviction") = "lru", nb::arg("admission") = "all",
-          nb::arg("placement") = "free-ratio-first",
-          nb::arg("stripe_bytes") = store::MasterOptions{}.stripe_bytes, nb::arg("seed") = 0,
-          nb::arg("step_evictions") = store::MasterOptions{}.step_evictions,
-          nb::arg("repairs") = true, nb::arg("hot_gets_per_s") = 0.0, nb::arg("hot_replicas") = 2,
-          nb::arg("heat_half_life_s") = 10.0)
+          nb::arg("options"))
       .def(
           "step",
           [](MasterCore& self, uint8_t type, const nb::bytes& body, double now_s,
@@ -155,30 +168,10 @@ void BindServer(nb::module_& m) {
   nb::class_<MasterServer>(m, "MasterServer", "The master: one thread over the core.")
       .def_static(
           "start",
-          [](const std::string& listen, uint64_t epoch, double client_ttl_s, double lease_s,
-             const std::string& eviction, const std::string& admission,
-             const std::string& placement, uint64_t stripe_bytes, uint64_t seed, bool repairs,
-             double hot_gets_per_s, uint32_t hot_replicas, double heat_half_life_s) {
-            return Unwrap(MasterServer::Start(listen, {epoch,
-                                                       client_ttl_s,
-                                                       lease_s,
-                                                       eviction,
-                                                       admission,
-                                                       placement,
-                                                       stripe_bytes,
-                                                       seed,
-                                                       {},
-                                                       repairs,
-                                                       hot_gets_per_s,
-                                                       hot_replicas,
-                                                       heat_half_life_s}));
+          [](const std::string& listen, const store::MasterOptions& options) {
+            return Unwrap(MasterServer::Start(listen, options));
           },
-          nb::arg("listen"), nb::kw_only(), nb::arg("epoch"), nb::arg("client_ttl_s"),
-          nb::arg("lease_s"), nb::arg("eviction") = "lru", nb::arg("admission") = "all",
-          nb::arg("placement") = "free-ratio-first",
-          nb::arg("stripe_bytes") = store::MasterOptions{}.stripe_bytes, nb::arg("seed") = 0,
-          nb::arg("repairs") = true, nb::arg("hot_gets_per_s") = 0.0, nb::arg("hot_replicas") = 2,
-          nb::arg("heat_half_life_s") = 10.0)
+          nb::arg("listen"), nb::arg("options"))
       .def_prop_ro("endpoint", &MasterServer::endpoint)
       .def("stop", [](MasterServer& self) {
         const ReleaseGil released;
@@ -226,6 +219,7 @@ void BindNode(nb::module_& m) {
 
 void bind_store(nb::module_& m) {
   BindAllocator(m);
+  BindMasterOptions(m);
   BindMasterCore(m);
   BindServer(m);
   BindNode(m);

@@ -19,7 +19,7 @@ def test_the_names_of_policies_are_those_that_there_are() -> None:
 
 
 def test_the_defaults_are_the_native_ones() -> None:
-    signature = _native.MasterServer.start.__doc__ or ""
+    signature = _native.MasterOptions.__init__.__doc__ or ""
     config = MasterConfig()
     own = ("listen", "admin", "client_ttl_s", "lease_s", "stripe")
     names = [key.name for key in describe(MasterConfig) if key.name not in own]

@@ -407,7 +407,7 @@ class Core:
     """A MasterCore, spoken to in structs."""
 
     def __init__(self, native, **options):
-        self.native = native.MasterCore(**options)
+        self.native = native.MasterCore(native.MasterOptions(**options))
 
     def step(self, message, now_s, fresh_id=0):
         number, answer = ANSWERS[type(message)]
