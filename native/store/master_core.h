@@ -181,7 +181,7 @@ class MasterCore {
   PutStartReply::Item StartPut(const PutStart& event, const PutStart::Item& item, uint64_t hash,
                                Session& owner, PutStartReply& reply);
   PutOutcome Claim(const PutStart::Item& item, uint64_t hash, bool is_upsert, bool& takes_key);
-  uint32_t AddPut(const PutStart& event, const PutStart::Item& item, Room& room);
+  uint32_t AddPut(const PutStart& event, const PutStart::Item& item, uint16_t stripes, Room& room);
   PutStartReply::Item Continue(const PutStart& event, const PutStart::Item& item, uint32_t index,
                                Session& owner, PutStartReply& reply);
   Wanted WantedOf(const PutStart& event, const PutStart::Item& item, const Session& owner) const;

@@ -90,14 +90,15 @@ PutStartReply::Item MasterCore::StartPut(const PutStart& event, const PutStart::
     return {PutOutcome::kTooFewNodes};
   }
   room_.Restart();
-  const RoomOutcome outcome = inventory_.Place(WantedOf(event, item, owner), room_);
+  const Wanted wanted = WantedOf(event, item, owner);
+  const RoomOutcome outcome = inventory_.Place(wanted, room_);
   if (outcome == RoomOutcome::kFull) {
     ++counters.out_of_space;
     return {PutOutcome::kOutOfSpace};
   }
   Room later;
   if (outcome == RoomOutcome::kMaking) later = std::exchange(room_, {});
-  const uint32_t index = AddPut(event, item, room_);
+  const uint32_t index = AddPut(event, item, wanted.stripes, room_);
   if (takes_key) inventory_.objects().TakeKey(index, static_cast<uint32_t>(hash >> 32));
   owner.puts.Insert(item.put_id, index);
   ++writing_;
@@ -141,10 +142,9 @@ Wanted MasterCore::WantedOf(const PutStart& event, const PutStart::Item& item,
   return wanted;
 }
 
-uint32_t MasterCore::AddPut(const PutStart& event, const PutStart::Item& item, Room& room) {
+uint32_t MasterCore::AddPut(const PutStart& event, const PutStart::Item& item, uint16_t stripes,
+                            Room& room) {
   const PutOptions& options = event.options[item.options];
-  const uint64_t stripe = StripeBytes(item.size_bytes, item.part_bytes, options_.stripe_bytes);
-  const auto stripes = static_cast<uint16_t>(StripeCount(item.size_bytes, stripe));
   const uint32_t index = inventory_.Create(
       {item.key, item.size_bytes, item.part_bytes, options.has_checksums, stripes}, room);
   Object& object = inventory_.objects()[index];
