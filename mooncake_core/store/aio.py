@@ -8,6 +8,7 @@ memory, and what it has opened is closed. A client belongs to one event loop.
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import contextlib
 import functools
@@ -29,6 +30,7 @@ from mooncake_core.transfer.numbers import Numbers
 B = TypeVar("B")
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C", bound="_Closing[Any]")
 
 
 class _Threads:
@@ -96,6 +98,25 @@ def _awaited(
     return call
 
 
+class _Closing(_Awaited[B], abc.ABC):
+    """One that `async with` closes."""
+
+    @abc.abstractmethod
+    async def close(self) -> None:
+        """See the blocking object's."""
+
+    async def __aenter__(self: C) -> C:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
 class AsyncObjectWriter(_Awaited[ObjectWriter]):
     """An ObjectWriter. `async with` aborts it unless it was committed."""
 
@@ -116,7 +137,7 @@ class AsyncObjectWriter(_Awaited[ObjectWriter]):
         await self.abort()
 
 
-class AsyncObjectReader(_Awaited[ObjectReader]):
+class AsyncObjectReader(_Closing[ObjectReader]):
     """An ObjectReader. `async with` ends its lease."""
 
     read = _awaited(ObjectReader.read)
@@ -135,19 +156,8 @@ class AsyncObjectReader(_Awaited[ObjectReader]):
         """Bytes of each that was looked up; None: it is not there."""
         return self.blocking.found
 
-    async def __aenter__(self) -> AsyncObjectReader:
-        return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-
-class AsyncObjectView(_Awaited[ObjectView]):
+class AsyncObjectView(_Closing[ObjectView]):
     """An ObjectView. `async with` ends its pin."""
 
     close = _awaited(ObjectView.close)
@@ -157,19 +167,8 @@ class AsyncObjectView(_Awaited[ObjectView]):
         """See ObjectView.buffer."""
         return self.blocking.buffer
 
-    async def __aenter__(self) -> AsyncObjectView:
-        return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-
-class AsyncStoreClient(_Awaited[StoreClient]):
+class AsyncStoreClient(_Closing[StoreClient]):
     """A process's use of the store from an event loop; `blocking` is the client that it uses."""
 
     put = _awaited(StoreClient.put)
@@ -296,17 +295,6 @@ class AsyncStoreClient(_Awaited[StoreClient]):
     def _end(self) -> None:
         self.blocking.close()
         self._threads.end()
-
-    async def __aenter__(self) -> AsyncStoreClient:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
 
 def _take(objects: Iterator[ObjectDescription], count: int) -> list[ObjectDescription]:
