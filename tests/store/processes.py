@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -27,6 +28,22 @@ def eventually(condition, what, timeout_s=20.0):
         time.sleep(0.01)
 
 
+def await_stopped(pid):
+    """Wait until nothing of a process runs any more that was sent SIGSTOP.
+
+    The kernel stops its threads only once one of them has run again to hear of it.
+    """
+
+    def is_stopped():
+        states = []
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+                states.append((thread / "stat").read_text().rpartition(")")[2].split()[0])
+        return all(state in "TZX" for state in states)
+
+    eventually(is_stopped, f"process {pid} stops")
+
+
 class Process:
     """A daemon of tests/store/daemon.py; its lines are JSON."""
 
@@ -49,17 +66,10 @@ class Process:
         self.child.stdin.flush()
 
     def signal(self, number):
-        """Send a signal. After SIGSTOP nothing of the process runs any more.
-
-        The kernel stops its threads only once one of them has run again to hear of it.
-        """
+        """Send a signal. After SIGSTOP nothing of the process runs any more."""
         self.child.send_signal(number)
         if number == signal.SIGSTOP:
-            eventually(self._is_stopped, "the process stops")
-
-    def _is_stopped(self):
-        threads = Path(f"/proc/{self.child.pid}/task").glob("*/stat")
-        return all(about.read_text().rpartition(")")[2].split()[0] == "T" for about in threads)
+            await_stopped(self.child.pid)
 
     def kill(self):
         self.child.kill()
@@ -143,11 +153,24 @@ class Cluster:
             return None
 
     def await_nodes(self, count):
-        def are_there():
-            stats = self.stats()
-            return stats is not None and [node.state for node in stats.nodes] == ["online"] * count
+        eventually(lambda: self._are_online(count), f"{count} nodes")
 
-        eventually(are_there, f"{count} nodes")
+    def _are_online(self, count):
+        stats = self.stats()
+        return stats is not None and [node.state for node in stats.nodes] == ["online"] * count
+
+    def there(self, *keys):
+        """Return for each key whether it is there, asked while no node is suspected.
+
+        A node that the machine keeps from running for a moment may be, and its objects are not
+        there until it is heard again.
+        """
+        count = len(self.client.stats().nodes)
+        while True:
+            self.await_nodes(count)
+            there = self.client.batch_exists(keys)
+            if self._are_online(count):
+                return there
 
     def close(self):
         for client in self.clients:

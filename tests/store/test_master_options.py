@@ -25,7 +25,7 @@ def test_what_was_put_first_goes_first_where_that_is_the_policy():
         assert cluster.client.get("0") == value  # makes no difference
         assert cluster.client.get("none") is None  # and ends the lease of the one before
         assert cluster.client.put("4", value)
-        assert cluster.client.batch_exists(map(str, range(5))) == [False, True, True, True, True]
+        assert cluster.there(*map(str, range(5))) == [False, True, True, True, True]
 
 
 def test_a_large_object_is_spread_in_stripes_over_the_nodes_in_turn():

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 
-from tests.store.processes import ROOT
+from tests.store.processes import ROOT, await_stopped
 
 
 class MemberGone(Exception):
@@ -61,11 +61,12 @@ class Child:
             raise MemberGone from error
 
     def stop(self):
-        """Let it stand still."""
+        """Let it stand still; when this returns it does."""
         with self.lock:
             self.disturbances += 1
             self.is_stopped = True
             self.process.send_signal(signal.SIGSTOP)
+            await_stopped(self.process.pid)
 
     def resume(self):
         """Let it go on."""

@@ -77,6 +77,7 @@ class Fire:
     def run(self):
         """Burn for so many seconds, put it out, and look at what is left."""
         self.started = time.monotonic()
+        self._note_space(self.watcher.stats())
         self._spawn(self._watch_nodes)
         for number, member in enumerate(self.members):
             self._spawn(self._work, member, number)
@@ -192,8 +193,12 @@ class Fire:
         end = time.monotonic() + 4 * TTL_S
         while missing and time.monotonic() < end:
             missing = self._ask_again(member, missing)
-        for ticket in missing:
-            self.wrong(f"lost: {ticket}")
+        self._note_lost(missing)
+
+    def _note_lost(self, tickets):
+        with self.lock:
+            self.report.lost_commits += len(tickets)
+            self.report.wrong += [f"lost: {ticket}" for ticket in tickets]
 
     def _read_keys(self, member, how, keys):
         """Read, count, and return the tickets of those that should have been there."""
@@ -216,6 +221,7 @@ class Fire:
                 if version is None:
                     self.report.misses[self._cause(ticket, answer, must_hit, is_calm)] += 1
                 elif version == "foreign" or not self.oracle.is_right(ticket, version):
+                    self.report.wrong_bytes += 1
                     self.report.wrong.append(f"{version} by {how} of {ticket}")
                 if must_hit and version is None:
                     missing.append(ticket)
@@ -353,8 +359,7 @@ class Fire:
             keys = [key for key in self.oracle.entries if self.oracle.is_served(key)]
         for at in range(0, 0 if self.is_tight else len(keys), 32):
             batch = keys[at : at + 32]
-            for ticket in self._read_keys(self.members[0], "get", batch):
-                self.wrong(f"lost at the end: {ticket}")
+            self._note_lost(self._read_keys(self.members[0], "get", batch))
         self.report.counts["commits_checked"] = len(keys)
 
     def _check_space(self):
@@ -372,8 +377,12 @@ class Fire:
         self.members[0].tell(["remove_all", [keys]])
         stats = self.watcher.stats()
         space = stats.space
+        self._note_space(stats)
         left = (stats.objects, stats.writing, stats.leases, space.used, space.quarantined)
         return left == (0, 0, 0, 0, 0)
+
+    def _note_space(self, stats):
+        self.report.used_bytes.append(stats.space.used + stats.space.quarantined)
 
     def close(self):
         """End every process."""

@@ -24,6 +24,12 @@ class Report:
     """By cause."""
     wrong: list[str] = field(default_factory=list)
     """What must never be."""
+    wrong_bytes: int = 0
+    """Reads that gave what was not to be read under the key."""
+    lost_commits: int = 0
+    """Objects on nodes that lived which could not be read."""
+    used_bytes: list[int] = field(default_factory=list)
+    """Used and quarantined before the first put, and when all was removed at the end."""
     windows: dict[int, list[int]] = field(default_factory=dict)
     """Number of the window: reads that a store without faults answers, and those that were."""
 
@@ -66,11 +72,16 @@ class Report:
         return {
             "seed": self.seed,
             "seconds": self.seconds,
+            "operations": sum(self.counts[what] for what in ("reads", "puts", "removes")),
             **dict(sorted(self.counts.items())),
             "misses": dict(self.misses),
             "reads_that_must_hit": due,
-            "hit_rate": hits / due if due else None,
+            "hit_rate_of_those": hits / due if due else None,
             "hit_rate_windows": len(rates),
-            "hit_rate_min": min(rates, default=None),
+            "hit_rate_of_the_lowest_window": min(rates, default=None),
+            "wrong_bytes": self.wrong_bytes,
+            "lost_commits": self.lost_commits,
+            "used_bytes_before": self.used_bytes[0],
+            "used_bytes_after": self.used_bytes[-1],
             "wrong": self.wrong,
         }

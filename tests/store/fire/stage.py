@@ -82,6 +82,10 @@ class Stage:
         """Wait until the master has given up so many clients in all."""
         eventually(lambda: self.client.stats().expired_sessions >= count, f"{count} are expelled")
 
+    def there(self, *keys):
+        """Return for each whether it is there, asked while the node is not suspected."""
+        return self.cluster.there(*keys)
+
     def fill(self, name, count=PLACES + PLACES // 4):
         """Put so many objects, more than there is room for."""
         for number in range(count):
