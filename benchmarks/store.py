@@ -87,11 +87,12 @@ def scale(size: int, rate: float) -> float:
 
 
 def measure_load(sides: Sides, size: int, batch: int) -> list[Line]:
-    """Return put and get beside the original, and beside memcpy where values are large."""
+    """Return put and get beside the original; both stores beside memcpy where values are large."""
     unit = "GB/s" if size > 4 * KIB else "k/s"
     name, seconds = name_of(size, batch), sides.options.seconds
     lines = {op: Line(f"{op} {name}", "original", unit) for op in ("put", "get")}
     copies = {op: Line(f"{op} {name}", "memcpy", unit) for op in ("put", "get")}
+    most = Line(f"memcpy of {name_of(size, 1)}, one thread", "original's put", unit)
     order = {"size": size, "batch": batch, "seconds": seconds, "limit": LIMIT}
     drivers = [sides.ours, *([sides.original] if sides.original else [])]
     for driver in drivers:
@@ -106,7 +107,9 @@ def measure_load(sides: Sides, size: int, batch: int) -> list[Line]:
             copies[op].ours.append(scale(size, rate))
             copies[op].other.append(scale(size, copied))
             lines[op].other += [scale(size, theirs[op])] if theirs else []
-    return [*lines.values(), *(copies.values() if size >= MIB else ())]
+        most.ours.append(scale(size, copied))
+        most.other += [scale(size, theirs["put"])] if theirs else []
+    return [*lines.values(), *((*copies.values(), most) if size > 4 * KIB else ())]
 
 
 def against_one_by_one(single: list[Line], batched: list[Line]) -> list[Line]:
