@@ -100,8 +100,7 @@ class Cluster:
             listen=listen,
             admin="127.0.0.1:0",
             client_ttl_s=self.ttl_s,
-            lease_s=2.0,
-            **self.master_config,
+            **{"lease_s": 2.0, **self.master_config},
         )
         addresses = self.master.hear()
         self.rpc, self.admin = addresses["rpc"], addresses["admin"]

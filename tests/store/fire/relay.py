@@ -1,10 +1,32 @@
-"""A TCP relay whose connections can be stalled: whoever connects is accepted and not answered."""
+"""A TCP relay whose connections can be stalled or slow, and nobody is told."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import threading
+
+_PIECE = 1 << 16
+_BUFFER = 1 << 16  # of each socket: what is on its way is not yet read, or already there
+_SMALL = 1 << 12
+
+
+class Flow:
+    """One direction of all connections."""
+
+    def __init__(self):
+        self.may_pass = threading.Event()
+        self.may_pass.set()
+        self.is_closed, self.turn = threading.Event(), threading.Lock()
+        self.bytes_per_s = float("inf")
+
+    def await_turn(self, size):
+        """Return when so many more bytes may pass."""
+        self.may_pass.wait()
+        if size < _SMALL or self.bytes_per_s == float("inf"):
+            return
+        with self.turn:
+            self.is_closed.wait(size / self.bytes_per_s)
 
 
 class Relay:
@@ -13,23 +35,32 @@ class Relay:
     def __init__(self, target):
         host, port = target.rsplit(":", 1)
         self.target = host, int(port)
-        self.flows = threading.Event()
-        self.flows.set()
+        self.questions, self.answers = Flow(), Flow()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.endpoint = "{}:{}".format(*self.listener.getsockname())
         self.sockets, self.threads = [self.listener], []
         self._spawn(self._accept)
 
     def stall(self):
-        """Nothing passes until `resume`, and nobody is told."""
-        self.flows.clear()
+        """Nothing passes until `resume`: whoever connects is accepted and not answered."""
+        self.questions.may_pass.clear()
+        self.answers.may_pass.clear()
+
+    def hold_answers(self):
+        """Questions pass, answers do not until `resume`."""
+        self.answers.may_pass.clear()
 
     def resume(self):
         """What was held back goes on."""
-        self.flows.set()
+        self.questions.may_pass.set()
+        self.answers.may_pass.set()
 
-    def _spawn(self, work, *sockets):
-        thread = threading.Thread(target=work, args=sockets)
+    def slow_answers(self, bytes_per_s):
+        """Let answers that are not small pass at this rate in all from now on."""
+        self.answers.bytes_per_s = bytes_per_s
+
+    def _spawn(self, work, *arguments):
+        thread = threading.Thread(target=work, args=arguments)
         self.threads.append(thread)
         thread.start()
 
@@ -37,17 +68,30 @@ class Relay:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self.listener.accept()
-                far = socket.create_connection(self.target)
-                for one in (near, far):
-                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self.sockets += [near, far]
-                self._spawn(self._pass, near, far)
-                self._spawn(self._pass, far, near)
+                self.sockets.append(near)
+                with contextlib.suppress(OSError):
+                    self._join(near, self._connect())
+                    continue
+                near.shutdown(socket.SHUT_RDWR)  # as if it had been refused
 
-    def _pass(self, source, target):
+    def _connect(self):
+        far = socket.socket()
+        self.sockets.append(far)
+        far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+        far.connect(self.target)
+        return far
+
+    def _join(self, near, far):
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
+        for one in (near, far):
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._spawn(self._pass, near, far, self.questions)
+        self._spawn(self._pass, far, near, self.answers)
+
+    def _pass(self, source, target, flow):
         with contextlib.suppress(OSError):
-            while data := source.recv(1 << 16):
-                self.flows.wait()
+            while data := source.recv(_PIECE):
+                flow.await_turn(len(data))
                 target.sendall(data)
         for one in (source, target):
             with contextlib.suppress(OSError):
@@ -56,6 +100,8 @@ class Relay:
     def close(self):
         """End all connections."""
         self.resume()
+        for flow in (self.questions, self.answers):
+            flow.is_closed.set()
         for one in self.sockets:
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
