@@ -52,11 +52,12 @@ class Stepper:
         """End the write."""
         return self.writer.commit()
 
-    def write_and_commit(self):
-        """Write all parts, and end the write."""
-        for part in range(self.parts):
-            self.write_part(part)
-        return self.commit()
+    def write_and_commit(self, parts=None):
+        """Write these parts, or all, and end the write; after an error it is given up."""
+        with self.writer:
+            for part in range(self.parts) if parts is None else parts:
+                self.write_part(part)
+            return self.commit()
 
     def put(self, key, size):
         """Put all of an object at once."""
