@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 
 from mooncake_core.config import StoreClientConfig
-from mooncake_core.errors import MooncakeError, OutOfSpace
+from mooncake_core.errors import OutOfSpace
 from mooncake_core.native import _native, native_errors, translate
 from mooncake_core.store.described import ObjectDescription, decode_objects
 from mooncake_core.store.objects import ObjectReader, ObjectView, ObjectWriter
@@ -128,6 +129,7 @@ class StoreClient:
         Raises:
             OutOfSpace, StoreUnavailable, TransferError: the first fault, after all others have
                 been stored or not; `results` of the error says how each has gone.
+            ValueError: the same, of an item that no store would take: its key is too long, say.
         """
         pairs = list(items)
         with native_errors:
@@ -265,7 +267,10 @@ class StoreClient:
         options: PutOptions | None = None,
         links: Links | None = None,
     ) -> list[ObjectWriter | PutResult]:
-        """Start several objects: a writer of each, or why there is none; see `batch_put`."""
+        """Start several objects: a writer of each, or why there is none.
+
+        Raises as `batch_put` does; then none is left open.
+        """
         with native_errors:
             writers, answer = self._native.open_write(
                 keys,
@@ -274,9 +279,15 @@ class StoreClient:
                 self._options(options),
                 _native_links(links),
             )
+        try:
+            results = _results(answer)
+        except Exception:  # it keeps this frame alive for longer than its catcher thinks
+            for writer in filter(None, writers):
+                writer.abort()
+            raise
         return [
             result if writer is None else ObjectWriter(writer)
-            for writer, result in zip(writers, _results(answer), strict=True)
+            for writer, result in zip(writers, results, strict=True)
         ]
 
     def write_ranges(
@@ -470,8 +481,6 @@ def _results(answer: _Answer) -> list[PutResult]:
                 error.largest_free_extent_bytes,
             ) = space
         errors[index] = error
-    first = errors[failures[0][0]]
-    assert isinstance(first, Exception), failures
-    if isinstance(first, MooncakeError):
-        first.results = tuple(errors)
+    first: Any = errors[failures[0][0]]
+    first.results = tuple(errors)  # of a ValueError too
     raise first
