@@ -114,8 +114,7 @@ class Cluster:
             capacity=self.capacity,
             transfer=self.transfer,
             name=name,
-            domain=name,
-            **config,
+            **{"domain": name, **config},
         )
 
     def start_node(self):
