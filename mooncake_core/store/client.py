@@ -28,6 +28,7 @@ from mooncake_core.store.options import (
     PinKind,
     PutOptions,
     PutResult,
+    check_page,
     check_soft_pin,
     pin_number,
 )
@@ -44,7 +45,11 @@ _Answer = tuple[bytes, list[tuple[int, _native.Code, str]], tuple[int, int, int,
 
 
 class StoreClient:
-    """A process's use of the store. Values of get and put need not be registered."""
+    """A process's use of the store. Values of get and put need not be registered.
+
+    Of that process only: in a fork of it every call raises TransferError, and what was opened is
+    left to the parent. Make an engine and a client there, or spawn processes instead.
+    """
 
     def __init__(self, engine: TransferEngine, config: StoreClientConfig) -> None:
         """Start a session in the background; the master may come later."""
@@ -74,6 +79,7 @@ class StoreClient:
         Raises:
             OutOfSpace: nothing evictable is left that would make room.
             TooFewNodes: `options.strict`, and there are too few.
+            GroupGone: another member of its group was removed or evicted meanwhile.
             StoreUnavailable, TransferError: it could not be written, or not be committed.
         """
         links = None if link is None else [link]
@@ -362,10 +368,14 @@ class StoreClient:
         return [one for body in bodies for one in decode_objects(body)[1]]
 
     def list_objects(self, prefix: Key = b"", *, page: int = 1000) -> Iterator[ObjectDescription]:
-        """Yield the objects whose key starts with `prefix`, in no order, asking page by page.
+        """Return the objects whose key starts with `prefix`, in no order, asking page by page.
 
         An object that is there all the while comes once; one that comes or goes may.
         """
+        check_page(page)
+        return self._listed(prefix, page)
+
+    def _listed(self, prefix: Key, page: int) -> Iterator[ObjectDescription]:
         cursor = 0
         while True:
             with native_errors:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 
 from mooncake_core.native import _native, native_errors
 from mooncake_core.transfer.numbers import Numbers
@@ -37,7 +36,8 @@ class ObjectWriter:
     @property
     def replicas(self) -> int:
         """Copies that are written: fewer than asked for where nodes are few, or have failed."""
-        return int(self._native.copy_count)
+        with native_errors:
+            return int(self._native.copy_count)
 
     def write(self, offset: int, addresses: Numbers, lengths: Numbers) -> None:
         """Gather local memory, in order, into the object's bytes from `offset` on, of every copy.
@@ -74,6 +74,7 @@ class ObjectWriter:
 
         Raises:
             ValueError: bytes are missing; the message names the first.
+            GroupGone: another member of its group was removed or evicted meanwhile.
             StoreUnavailable: the master is away or has given up this put. It is then not stored,
                 or, if only its answer was lost, stored as it should be.
         """
@@ -87,12 +88,7 @@ class ObjectWriter:
     def __enter__(self) -> ObjectWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.abort()
 
 
@@ -154,20 +150,15 @@ class ObjectReader:
     def __enter__(self) -> ObjectReader:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 class ObjectView:
     """All bytes of one object, verified, read-only: in place, which pins the object, or a copy.
 
-    `buffer` and `memoryview(...)` of it are valid until it is closed, and it cannot be closed
-    while there are any. Has the buffer protocol through `buffer`.
+    Memoryviews of `buffer` are valid until it is closed, and it cannot be closed while there are
+    any. Only when an exception leaves its `with` it stays until the last of them is gone.
     """
 
     def __init__(self, native: _native.StoreView) -> None:
@@ -200,10 +191,7 @@ class ObjectView:
     def __enter__(self) -> ObjectView:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+        self._native = None  # what is raised counts for more: the pin ends with the memoryviews

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -16,6 +17,8 @@ PIN_NUMBERS: dict[PinKind, int] = {"none": 0, "soft": 1, "hard": 2}
 LONGEST_PIN_S = 1e9
 """That a soft pin can last; a hard one lasts longer."""
 
+LONGEST_WAIT_S = 1e6
+MAX_PAGE = 1 << 20
 MAX_REPLICAS = 16
 MAX_PREFERRED = 64
 
@@ -25,6 +28,24 @@ def raw(key: Key) -> bytes:
     if isinstance(key, str):
         return key.encode()
     return key if isinstance(key, bytes) else bytes(memoryview(key))  # bytes(5) would be 5 zeros
+
+
+def check_timeout(timeout_s: float) -> None:
+    """Raise ValueError for what is no time to wait."""
+    if not 0 <= timeout_s <= LONGEST_WAIT_S:
+        raise ValueError(f"timeout_s is {timeout_s}; it must be from 0 to {LONGEST_WAIT_S:.0e}")
+
+
+def check_page(page: int) -> None:
+    """Raise ValueError for what is no number of keys to be asked for at once."""
+    if not 1 <= page <= MAX_PAGE:
+        raise ValueError(f"page is {page}; it must be from 1 to {MAX_PAGE}")
+
+
+def check_names(names: Iterable[str], what: str) -> None:
+    """Raise TypeError for one name where several belong: a text is a list of texts as well."""
+    if isinstance(names, str):
+        raise TypeError(f"{what} is the one text {names!r}; a list or tuple of names is needed")
 
 
 def check_soft_pin(soft_pin_s: float) -> None:
@@ -79,6 +100,7 @@ class PutOptions(Struct, frozen=True, kw_only=True):
         """Refuse what the master would refuse, or would not mean what it says."""
         if self.replicas is not None and not 1 <= self.replicas <= MAX_REPLICAS:
             raise ValueError(f"replicas is {self.replicas}; it must be from 1 to {MAX_REPLICAS}")
+        check_names(self.preferred, "preferred")
         if len(self.preferred) > MAX_PREFERRED:
             raise ValueError(f"{len(self.preferred)} nodes are preferred; at most {MAX_PREFERRED}")
         check_soft_pin(self.soft_pin_s)

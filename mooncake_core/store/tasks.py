@@ -10,6 +10,7 @@ from msgspec import Struct, msgpack
 
 from mooncake_core.errors import StoreError
 from mooncake_core.native import _native, native_errors
+from mooncake_core.store.options import Key, check_names, check_timeout, raw
 
 TaskKind = Literal["copy", "move", "drain"]
 TaskState = Literal["running", "done", "failed", "cancelled"]
@@ -65,10 +66,11 @@ class StoreAdmin:
 
     def __init__(self, master: str, *, timeout_s: float = 5.0) -> None:
         """Ask the master at `master`, host:port of its RPC address; it need not be there yet."""
+        check_timeout(timeout_s)
         self._client = _native.MasterClient(master)
         self._timeout_s = timeout_s
 
-    def copy(self, key: bytes | str, targets: Iterable[str] = ()) -> int:
+    def copy(self, key: Key, targets: Iterable[str] = ()) -> int:
         """Make one copy more on each of these nodes, or on one that has room; returns the task.
 
         Raises:
@@ -76,7 +78,7 @@ class StoreAdmin:
         """
         return self._create("copy", key, "", targets)
 
-    def move(self, key: bytes | str, source: str, target: str = "") -> int:
+    def move(self, key: Key, source: str, target: str = "") -> int:
         """Move the copy that node `source` has to `target`, or to where there is room.
 
         Readers of before finish where they are. Returns the task.
@@ -115,6 +117,7 @@ class StoreAdmin:
         Raises:
             StoreError: the task is not known.
         """
+        check_timeout(timeout_s)
         end_s = time.monotonic() + timeout_s
         while True:
             status = self.task(task)
@@ -124,12 +127,13 @@ class StoreAdmin:
                 return status
             time.sleep(_POLL_S)
 
-    def _create(self, kind: TaskKind, key: bytes | str, source: str, targets: Iterable[str]) -> int:
+    def _create(self, kind: TaskKind, key: Key, source: str, targets: Iterable[str]) -> int:
+        check_names(targets, "targets")
         with native_errors:
             task, problem = _native.create_task(
                 self._client,
                 kind=_KINDS.index(kind),
-                key=key.encode() if isinstance(key, str) else bytes(key),
+                key=raw(key),
                 source=source,
                 targets=list(targets),
                 timeout_s=self._timeout_s,

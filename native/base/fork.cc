@@ -1,6 +1,7 @@
 #include "base/fork.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
 
@@ -18,5 +19,7 @@ uint64_t ForkCount() {
   (void)registered;
   return forks.load(std::memory_order_relaxed);
 }
+
+HomeProcess::HomeProcess() : number_(getpid()), fork_count_(ForkCount()) {}
 
 }  // namespace mooncake

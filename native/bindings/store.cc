@@ -8,7 +8,6 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
-#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <tuple>
@@ -17,6 +16,7 @@
 #include "base/check.h"
 #include "bindings/bindings.h"
 #include "bindings/gil.h"
+#include "bindings/store_handles.h"
 #include "store/allocator.h"
 #include "store/dispatch.h"
 #include "store/master_client.h"
@@ -165,29 +165,37 @@ void BindMasterCore(nb::module_& m) {
 
 void BindServer(nb::module_& m) {
   using store::MasterServer;
-  nb::class_<MasterServer>(m, "MasterServer", "The master: one thread over the core.")
+  using ServerHandle = Handle<MasterServer>;
+  nb::class_<ServerHandle>(m, "MasterServer", "The master: one thread over the core.")
       .def_static(
           "start",
           [](const std::string& listen, const store::MasterOptions& options) {
-            return Unwrap(MasterServer::Start(listen, options));
+            return new ServerHandle(Unwrap(MasterServer::Start(listen, options)));
           },
           nb::arg("listen"), nb::arg("options"))
-      .def_prop_ro("endpoint", &MasterServer::endpoint)
-      .def("stop", [](MasterServer& self) {
-        const ReleaseGil released;
-        self.Stop();
-      });
-  nb::class_<store::MasterClient>(m, "MasterClient", "Asks a master; for its own admin shell.")
-      .def(nb::init<std::string>(), nb::arg("address"))
+      .def_prop_ro("endpoint", [](const ServerHandle& self) { return self.peek().endpoint(); })
+      .def("stop", ServerHandle::End<&MasterServer::Stop>);
+}
+
+void BindMasterClient(nb::module_& m) {
+  nb::class_<MasterClientHandle>(m, "MasterClient", "Asks a master; for admin tools.")
+      .def(
+          "__init__",
+          [](MasterClientHandle* self, std::string address) {
+            new (self)
+                MasterClientHandle(std::make_shared<store::MasterClient>(std::move(address)));
+          },
+          nb::arg("address"))
       .def(
           "stats",
-          [](store::MasterClient& self, double timeout_s) {
+          [](const MasterClientHandle& self, double timeout_s) {
             std::vector<uint8_t> body;
             {
               const ReleaseGil released;
-              store::Encode(Unwrap(self.Call<store::Stats>(store::MessageType::kStats, store::One{},
-                                                           Deadline::After(timeout_s))),
-                            body);
+              store::Encode(
+                  Unwrap(self->Call<store::Stats>(store::MessageType::kStats, store::One{},
+                                                  Deadline::After(timeout_s))),
+                  body);
             }
             return Bytes(body);
           },
@@ -196,23 +204,24 @@ void BindServer(nb::module_& m) {
 
 void BindNode(nb::module_& m) {
   using store::Node;
-  nb::class_<Node>(m, "StoreNode", "Lends memory to the store.")
+  using NodeHandle = Handle<Node>;
+  nb::class_<NodeHandle>(m, "StoreNode", "Lends memory to the store.")
       .def_static(
           "start",
           [](std::shared_ptr<Engine> engine, std::string master, uint64_t capacity_bytes,
              std::string name, std::string domain) {
             const ReleaseGil released;  // taking memory takes a while
-            return Unwrap(Node::Start(std::move(engine), {std::move(master), capacity_bytes,
-                                                          std::move(name), std::move(domain)}));
+            return new NodeHandle(
+                Unwrap(Node::Start(std::move(engine), {std::move(master), capacity_bytes,
+                                                       std::move(name), std::move(domain)})));
           },
           nb::arg("engine"), nb::kw_only(), nb::arg("master"), nb::arg("capacity_bytes"),
           nb::arg("name") = "", nb::arg("domain") = "")
-      .def_prop_ro("epoch", &Node::epoch, "Of the master that knows this node; 0: none does.")
-      .def_prop_ro("id", &Node::id)
-      .def("close", [](Node& self) {
-        const ReleaseGil released;
-        self.Close();
-      });
+      .def_prop_ro(
+          "epoch", [](const NodeHandle& self) { return self->epoch(); },
+          "Of the master that knows this node; 0: none does.")
+      .def_prop_ro("id", [](const NodeHandle& self) { return self->id(); })
+      .def("close", NodeHandle::End<&Node::Close>);
 }
 
 }  // namespace
@@ -222,6 +231,7 @@ void bind_store(nb::module_& m) {
   BindMasterOptions(m);
   BindMasterCore(m);
   BindServer(m);
+  BindMasterClient(m);
   BindNode(m);
   BindStoreObjects(m);
   BindStoreClient(m);

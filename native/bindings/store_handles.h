@@ -1,30 +1,19 @@
-// What the bindings of the store's client share.
+// What Python holds of the store.
 #pragma once
 
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-
 #include <memory>
-#include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
+#include "base/fork.h"
 #include "bindings/bindings.h"
 #include "bindings/gil.h"
 #include "store/client.h"
 
 namespace mooncake {
 
-using Words =
-    nanobind::ndarray<const uint64_t, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
-using KeyArgument = nanobind::typed<nanobind::iterable, nanobind::any>;
-using AnyList = nanobind::typed<nanobind::list, nanobind::any>;
-
-// Something of the store that Python holds: letting go of it may ask the master or wait for a
-// thread, and is done without the GIL.
+// Something of the store that Python holds. Letting go of it may ask the master or wait for a
+// thread, and is done without the GIL; in a fork of its process it is not done at all.
 template <typename T>
 class Handle {
  public:
@@ -32,27 +21,45 @@ class Handle {
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   ~Handle() {
+    if (!home_.is_here()) {
+      new std::shared_ptr<T>(std::move(held_));
+      return;
+    }
     const ReleaseGil released;
     held_.reset();
   }
 
-  T& operator*() const { return *held_; }
-  T* operator->() const { return held_.get(); }
-  const std::shared_ptr<T>& shared() const { return held_; }
+  // To use it. Throws kClosed in a fork.
+  T& operator*() const {
+    if (!home_.is_here()) throw StatusError{{Code::kClosed, WhyNotHere()}};
+    return *held_;
+  }
+  T* operator->() const { return &**this; }
+  // To look at what never changes, in a fork too.
+  const T& peek() const { return *held_; }
+
+  // Ends it without the GIL; in a fork it is the parent's to end.
+  template <void (T::*kEnd)()>
+  static void End(const Handle& self) {
+    if (!self.is_here()) return;
+    const ReleaseGil released;
+    (self.held_.get()->*kEnd)();
+  }
+
+  bool is_here() const { return home_.is_here(); }
+  std::string WhyNotHere() const {
+    return "it belongs to process " + std::to_string(home_.number()) +
+           ", of which this is a fork: make an engine and a client here, or spawn processes "
+           "instead of forking them";
+  }
 
  private:
+  const HomeProcess home_;
   std::shared_ptr<T> held_;
 };
 
 using ClientHandle = Handle<store::Client>;
 using WriterHandle = Handle<store::Writer>;
-
-// Of a commit: false when another value has taken the key.
-inline bool IsVisible(const Status& committed) {
-  if (committed.code() == Code::kAlreadyExists) return false;
-  Check(committed);
-  return true;
-}
 using ReaderHandle = Handle<store::Reader>;
 
 // A view that Python may have memoryviews of.
@@ -62,35 +69,11 @@ class ViewHandle : public Handle<store::ObjectView> {
   int exports = 0;
 };
 
-// Local memory in runs, cut into one list a key: `counts` says how many runs each has; empty: one.
-class Memory {
- public:
-  Memory(const Words& addresses, const Words& lengths, const std::optional<Words>& counts);
-
-  std::span<const std::span<const store::Range>> lists() const { return lists_; }
-  // Throws unless there is one list for each of `count` things.
-  void CheckCount(size_t count) const;
-
- private:
-  std::vector<store::Range> ranges_;
-  std::vector<std::span<const store::Range>> lists_;
-};
-
-// Views of the keys of a call. Each is bytes or a str, which stands for its UTF-8; whatever becomes
-// of what they were given in, they stay. Made and dropped with the GIL held.
-class KeyList {
- public:
-  explicit KeyList(nanobind::handle keys);
-
-  const std::vector<std::string_view>& views() const { return views_; }
-  size_t size() const { return views_.size(); }
-
- private:
-  const nanobind::object held_;
-  std::vector<std::string_view> views_;
-};
-
-// Valid as long as the key, which is bytes or a str. Throws TypeError.
-std::string_view ViewOf(nanobind::handle key);
+// Of a commit: false when another value has taken the key.
+inline bool IsVisible(const Status& committed) {
+  if (committed.code() == Code::kAlreadyExists) return false;
+  Check(committed);
+  return true;
+}
 
 }  // namespace mooncake

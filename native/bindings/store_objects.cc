@@ -6,6 +6,7 @@
 
 #include "bindings/store.h"
 #include "bindings/store_handles.h"
+#include "bindings/store_memory.h"
 
 namespace nb = nanobind;
 
@@ -96,8 +97,8 @@ std::vector<std::optional<uint64_t>> Sizes(const ReaderHandle& reader) {
 
 int ExportView(PyObject* self, Py_buffer* buffer, int flags) {
   auto& view = *nb::inst_ptr<ViewHandle>(self);
-  if (view.shared() == nullptr) {
-    PyErr_SetString(PyExc_ValueError, "the view is closed");
+  if (!view.is_here()) {
+    PyErr_SetString(PyExc_ValueError, view.WhyNotHere().c_str());
     return -1;
   }
   // An empty buffer has an address like any other.
@@ -127,14 +128,11 @@ void BindWriter(nb::module_& m) {
              const ReleaseGil released;
              return IsVisible(self->Commit());
            })
-      .def("abort",
-           [](const WriterHandle& self) {
-             const ReleaseGil released;
-             self->Abort();
-           })
-      .def_prop_ro("size_bytes", [](const WriterHandle& self) { return self->shape().size_bytes; })
+      .def("abort", WriterHandle::End<&store::Writer::Abort>)
+      .def_prop_ro("size_bytes",
+                   [](const WriterHandle& self) { return self.peek().shape().size_bytes; })
       .def_prop_ro("part_count",
-                   [](const WriterHandle& self) { return self->shape().part_count(); })
+                   [](const WriterHandle& self) { return self.peek().shape().part_count(); })
       .def_prop_ro("copy_count", [](const WriterHandle& self) { return self->copy_count(); });
 }
 
@@ -145,17 +143,14 @@ void BindReader(nb::module_& m) {
       .def("read_parts", ReadParts, nb::arg("part"), nb::arg("pieces"))
       .def("read_ranges", ReadRanges, nb::arg("pieces"))
       .def("check_valid", [](const ReaderHandle& self) { Check(self->Validity()); })
-      .def("close", [](const ReaderHandle& self) {
-        const ReleaseGil released;
-        self->Close();
-      });
+      .def("close", ReaderHandle::End<&Reader::Close>);
 }
 
 void BindView(nb::module_& m) {
   nb::class_<ViewHandle>(m, "StoreView", nb::type_slots(view_slots),
                          "An object's bytes, read-only, where they are or as a copy.")
-      .def_prop_ro("size_bytes", [](const ViewHandle& self) { return self->size_bytes(); })
-      .def_prop_ro("is_copy", [](const ViewHandle& self) { return self->is_copy(); })
+      .def_prop_ro("size_bytes", [](const ViewHandle& self) { return self.peek().size_bytes(); })
+      .def_prop_ro("is_copy", [](const ViewHandle& self) { return self.peek().is_copy(); })
       .def(
           "view",
           [](nb::handle_t<ViewHandle> self) {

@@ -14,11 +14,10 @@ namespace nb = nanobind;
 namespace mooncake {
 namespace {
 
-using store::MasterClient;
 using store::MessageType;
 
 // The number of the new task, or 0 and why there is none.
-std::pair<uint64_t, std::string> CreateTask(MasterClient& client, uint8_t kind,
+std::pair<uint64_t, std::string> CreateTask(const MasterClientHandle& client, uint8_t kind,
                                             const nb::bytes& key, std::string source,
                                             std::vector<std::string> targets, double timeout_s) {
   const store::TaskCreate event{static_cast<store::TaskKind>(kind),
@@ -26,19 +25,19 @@ std::pair<uint64_t, std::string> CreateTask(MasterClient& client, uint8_t kind,
                                 std::move(source),
                                 std::move(targets)};
   const ReleaseGil released;
-  auto created = Unwrap(
-      client.Call<store::TaskCreated>(MessageType::kTaskCreate, event, Deadline::After(timeout_s)));
+  auto created = Unwrap(client->Call<store::TaskCreated>(MessageType::kTaskCreate, event,
+                                                         Deadline::After(timeout_s)));
   return {created.task, std::move(created.problem)};
 }
 
-nb::bytes QueryTasks(MasterClient& client, std::vector<uint64_t> tasks, bool is_cancel,
+nb::bytes QueryTasks(const MasterClientHandle& client, std::vector<uint64_t> tasks, bool is_cancel,
                      double timeout_s) {
   std::vector<uint8_t> body;
   {
     const ReleaseGil released;
     const store::TaskQuery event{std::move(tasks), is_cancel};
-    store::Encode(Unwrap(client.Call<store::Tasks>(MessageType::kTaskQuery, event,
-                                                   Deadline::After(timeout_s))),
+    store::Encode(Unwrap(client->Call<store::Tasks>(MessageType::kTaskQuery, event,
+                                                    Deadline::After(timeout_s))),
                   body);
   }
   return nb::bytes(reinterpret_cast<const char*>(body.data()), body.size());

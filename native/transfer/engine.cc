@@ -61,6 +61,7 @@ Status Engine::RegisterDeviceBuffer(uint64_t address, uint64_t size_bytes, Acces
 }
 
 Status Engine::UnregisterBuffer(uint64_t address, uint64_t size_bytes, Access access) {
+  if (core_->IsForked()) return Status::Ok();  // batches of the parent's would never end here
   return core_->buffers().Unregister(address, size_bytes, access);
 }
 

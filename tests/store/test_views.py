@@ -42,3 +42,17 @@ def test_what_is_viewed_is_not_evicted(cluster):
             assert buffer == content("held", MIB)
         assert cluster.there("held") == [True] or view.is_copy
     assert client.stats().evictions > 0
+
+
+def test_what_is_raised_while_a_view_is_in_use_is_not_replaced(quiet_cluster):
+    client = quiet_cluster.client
+    assert client.put("raised", b"value")
+    with pytest.raises(LookupError, match="mine"), client.view("raised") as view:
+        buffer = view.buffer
+        raise LookupError("mine")
+    assert buffer == b"value"
+    with pytest.raises(ValueError, match="closed"):
+        _ = view.buffer
+    buffer.release()
+    with pytest.raises(BufferError), client.view("raised") as view:
+        buffer = view.buffer

@@ -1,0 +1,106 @@
+#include "bindings/store_memory.h"
+
+#include <cstring>
+#include <string>
+
+#include "bindings/bindings.h"
+
+namespace nb = nanobind;
+
+namespace mooncake {
+namespace {
+
+// Values up to so long go through scratch memory: to register theirs would take longer.
+constexpr uint64_t kSmallBytes = 32 << 10;
+
+// A text is a list of texts as well, which nobody means.
+void RefuseOneKey(nb::handle keys) {
+  if (!PyUnicode_Check(keys.ptr()) && !PyBytes_Check(keys.ptr())) return;
+  throw nb::type_error("one key where a list of keys is needed");
+}
+
+}  // namespace
+
+Memory::Memory(const Words& addresses, const Words& lengths, const std::optional<Words>& counts) {
+  if (addresses.size() != lengths.size()) {
+    throw StatusError{{Code::kInvalidArgument, std::to_string(addresses.size()) + " addresses, " +
+                                                   std::to_string(lengths.size()) +
+                                                   " lengths; one length an address"}};
+  }
+  ranges_.reserve(addresses.size());
+  for (size_t at = 0; at < addresses.size(); ++at) {
+    ranges_.push_back({addresses.data()[at], lengths.data()[at]});
+  }
+  std::span<const store::Range> rest(ranges_);
+  const size_t lists = counts ? counts->size() : ranges_.size();
+  for (size_t at = 0; at < lists; ++at) {
+    const uint64_t count = counts ? counts->data()[at] : 1;
+    if (count > rest.size()) throw nb::value_error("more runs of memory are counted than given");
+    lists_.push_back(rest.first(count));
+    rest = rest.subspan(count);
+  }
+  if (!rest.empty()) throw nb::value_error("more runs of memory are given than counted");
+}
+
+void Memory::CheckCount(size_t count) const {
+  if (lists_.size() == count) return;
+  throw StatusError{{Code::kInvalidArgument,
+                     std::to_string(count) + " keys, memory for " + std::to_string(lists_.size())}};
+}
+
+std::string_view ViewOf(nb::handle key) {
+  if (PyBytes_Check(key.ptr())) {
+    return {PyBytes_AS_STRING(key.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(key.ptr()))};
+  }
+  if (!PyUnicode_Check(key.ptr())) {
+    const nb::str type = nb::type_name(key.type());
+    throw nb::type_error(("a key is bytes or str, not " + std::string(type.c_str())).c_str());
+  }
+  Py_ssize_t size = 0;
+  const char* const bytes = PyUnicode_AsUTF8AndSize(key.ptr(), &size);
+  if (bytes == nullptr) throw nb::python_error();
+  return {bytes, static_cast<size_t>(size)};
+}
+
+KeyList::KeyList(nb::handle keys) {
+  RefuseOneKey(keys);
+  held_ = nb::steal(PySequence_Tuple(keys.ptr()));
+  if (!held_.is_valid()) throw nb::python_error();
+  const size_t count = PyTuple_GET_SIZE(held_.ptr());
+  views_.reserve(count);
+  for (size_t at = 0; at < count; ++at) {
+    views_.push_back(ViewOf(PyTuple_GET_ITEM(held_.ptr(), at)));
+  }
+}
+
+BufferView::BufferView(nb::handle object, bool is_writable) {
+  const int flags = is_writable ? PyBUF_WRITABLE : PyBUF_SIMPLE;
+  if (PyObject_GetBuffer(object.ptr(), &view_, flags) != 0) throw nb::python_error();
+}
+
+store::Range Borrowed::Source(const store::Range& memory) {
+  if (memory.length > kSmallBytes) return Register(memory);
+  uint8_t* const copy = arena_.Take(memory.length);
+  std::memcpy(copy, reinterpret_cast<const void*>(memory.address), memory.length);
+  return {reinterpret_cast<uint64_t>(copy), memory.length};
+}
+
+store::Range Borrowed::Target(const store::Range& memory) {
+  if (memory.length > kSmallBytes) return Register(memory);
+  return {reinterpret_cast<uint64_t>(arena_.Take(memory.length)), memory.length};
+}
+
+void Borrowed::Deliver(const store::Range& target, const store::Range& memory) {
+  if (target.address == memory.address) return;
+  std::memcpy(reinterpret_cast<void*>(memory.address),
+              reinterpret_cast<const void*>(target.address), memory.length);
+}
+
+store::Range Borrowed::Register(const store::Range& memory) {
+  registrations_.emplace_back(context_->session.engine(),
+                              reinterpret_cast<const void*>(memory.address), memory.length);
+  Check(registrations_.back().status());
+  return memory;
+}
+
+}  // namespace mooncake
