@@ -138,8 +138,13 @@ class MasterConfig(Table, frozen=True):
     """What goes first when there is no room: what was read or put longest ago, what was put first,
     or what was read least often. Of a chain the end goes first."""
     admission: Literal["all", "second-put"] = "all"
-    """Which puts are worth it. second-put: of what is put again within an hour; it keeps what is
+    """Which puts are worth it. second-put: of what is put again within a time; it keeps what is
     used once from evicting what is used often, and costs each object one put more."""
+    admission_window_s: PositiveSeconds = 3600.0
+    """second-put: for how long, at least, a first put is remembered."""
+    admission_keys: Annotated[int, Meta(ge=1, le=1 << 22)] = 1 << 20
+    """second-put: how many first puts are remembered at a time; 4 bytes each. With more of them in
+    the window the oldest are forgotten early."""
     placement: Literal["free-ratio-first", "random", "round-robin", "local-first"] = (
         "free-ratio-first"
     )

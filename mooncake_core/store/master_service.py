@@ -59,6 +59,8 @@ def _start(config: MasterConfig) -> _native.MasterServer:
         lease_s=config.lease_s,
         eviction=config.eviction,
         admission=config.admission,
+        admission_window_s=config.admission_window_s,
+        admission_keys=config.admission_keys,
         placement=config.placement,
         stripe_bytes=config.stripe_bytes,
         seed=secrets.randbits(64),

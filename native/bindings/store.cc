@@ -106,7 +106,7 @@ void BindMasterOptions(nb::module_& m) {
              const std::string& eviction, const std::string& admission,
              const std::string& placement, uint64_t stripe_bytes, uint64_t seed, bool repairs,
              double hot_gets_per_s, uint32_t hot_replicas, double heat_half_life_s,
-             uint32_t step_evictions) {
+             uint32_t step_evictions, double admission_window_s, uint64_t admission_keys) {
             new (self) MasterOptions{epoch,
                                      client_ttl_s,
                                      lease_s,
@@ -115,7 +115,7 @@ void BindMasterOptions(nb::module_& m) {
                                      placement,
                                      stripe_bytes,
                                      seed,
-                                     {},
+                                     {admission_window_s, admission_keys},
                                      repairs,
                                      hot_gets_per_s,
                                      hot_replicas,
@@ -131,7 +131,9 @@ void BindMasterOptions(nb::module_& m) {
           nb::arg("hot_gets_per_s") = MasterOptions{}.hot_gets_per_s,
           nb::arg("hot_replicas") = MasterOptions{}.hot_replicas,
           nb::arg("heat_half_life_s") = MasterOptions{}.heat_half_life_s,
-          nb::arg("step_evictions") = MasterOptions{}.step_evictions);
+          nb::arg("step_evictions") = MasterOptions{}.step_evictions,
+          nb::arg("admission_window_s") = AdmissionOptions{}.window_s,
+          nb::arg("admission_keys") = AdmissionOptions{}.keys);
 }
 
 void BindMasterCore(nb::module_& m) {
