@@ -51,6 +51,8 @@ class Code(enum.Enum):
 
     kTooFewNodes = 20
 
+    kGroupGone = 21
+
 class Error(Exception):
     """What a native call reports: args are (Code, message, is_dirty)."""
 
@@ -306,7 +308,7 @@ class Allocator:
 class MasterOptions:
     """What a master is told at its start."""
 
-    def __init__(self, *, epoch: int, client_ttl_s: float, lease_s: float, eviction: str = 'lru', admission: str = 'all', placement: str = 'free-ratio-first', stripe_bytes: int = 67108864, seed: int = 0, repairs: bool = True, hot_gets_per_s: float = 0.0, hot_replicas: int = 2, heat_half_life_s: float = 10.0, step_evictions: int = 2000) -> None: ...
+    def __init__(self, *, epoch: int, client_ttl_s: float, lease_s: float, eviction: str = 'lru', admission: str = 'all', placement: str = 'free-ratio-first', stripe_bytes: int = 67108864, seed: int = 0, repairs: bool = True, hot_gets_per_s: float = 0.0, hot_replicas: int = 2, heat_half_life_s: float = 10.0, step_evictions: int = 2000, admission_window_s: float = 3600.0, admission_keys: int = 1048576) -> None: ...
 
 class MasterCore:
     """The pure master, driven by the bodies of its protocol."""
@@ -341,7 +343,7 @@ class MasterServer:
     def stop(self) -> None: ...
 
 class MasterClient:
-    """Asks a master; for its own admin shell."""
+    """Asks a master; for admin tools."""
 
     def __init__(self, address: str) -> None: ...
 
@@ -415,11 +417,6 @@ class StoreView:
     def exports(self) -> int:
         """How many memoryviews of it there are."""
 
-class StorePutOptions:
-    """How objects are to be kept."""
-
-    def __init__(self, *, replicas: int, is_strict: bool, is_upsert: bool, pin: int, soft_pin_s: float, has_checksums: bool, preferred: Sequence[str]) -> None: ...
-
 class StoreClient:
     """A process's use of the store."""
 
@@ -476,6 +473,11 @@ class StoreClient:
 
     def stats(self) -> bytes:
         """Return the msgpack body of a stats answer."""
+
+class StorePutOptions:
+    """How objects are to be kept."""
+
+    def __init__(self, *, replicas: int, is_strict: bool, is_upsert: bool, pin: int, soft_pin_s: float, has_checksums: bool, preferred: Sequence[str]) -> None: ...
 
 class NodeView:
     """A node as placement sees it."""

@@ -20,6 +20,7 @@ MooncakeError                what the world did wrong
 └── StoreError               the store could not do it
     ├── OutOfSpace           nothing evictable is left that would make room
     ├── TooFewNodes          not so many failure domains as copies that had to be
+    ├── GroupGone            another member of the object's group has gone meanwhile
     ├── LeaseExpired         the lease ended before the read did
     ├── StaleEpoch           the descriptor is of an earlier master
     ├── TensorMismatch       the object is no tensor, or not the one that is needed
@@ -156,6 +157,10 @@ class OutOfSpace(StoreError):
 
 class TooFewNodes(StoreError):
     """Not so many failure domains take objects as copies had to be; nothing was stored."""
+
+
+class GroupGone(StoreError):
+    """While the object was written its group died with another member; put the group again."""
 
 
 class LeaseExpired(StoreError):

@@ -40,6 +40,7 @@ ERROR_OF_CODE: dict[_native.Code, type[Exception]] = {
     Code.kReadOnly: errors.ReadOnly,
     Code.kNotNotified: errors.NotNotified,
     Code.kTooFewNodes: errors.TooFewNodes,
+    Code.kGroupGone: errors.GroupGone,
 }
 """Every code but kOk. Codes that are answers to their callers stand here too."""
 

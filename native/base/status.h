@@ -34,6 +34,7 @@ enum class Code : int {
   kReadOnly = 18,            // the memory may be read, but not written
   kNotNotified = 19,         // every byte has landed; the peer took no notification
   kTooFewNodes = 20,         // not so many domains as copies that had to be
+  kGroupGone = 21,           // another member of the object's group has gone meanwhile
 };
 
 class [[nodiscard]] Status {

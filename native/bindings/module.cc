@@ -44,7 +44,8 @@ void BindError(nb::module_& m) {
       .value("kCancelled", Code::kCancelled)
       .value("kReadOnly", Code::kReadOnly)
       .value("kNotNotified", Code::kNotNotified)
-      .value("kTooFewNodes", Code::kTooFewNodes);
+      .value("kTooFewNodes", Code::kTooFewNodes)
+      .value("kGroupGone", Code::kGroupGone);
   // args are (code, message, is_dirty).
   error_type = PyErr_NewExceptionWithDoc(
       "mooncake_core._native.Error",

@@ -15,6 +15,11 @@ std::vector<std::string_view> Views(std::span<const std::string_view> keys) {
   return {keys.begin(), keys.end()};
 }
 
+bool IsWhole(const Reader::Answer& answer) {
+  return answer.reply.is_known &&
+         std::ranges::all_of(answer.reply.items, &LookupReply::Item::found);
+}
+
 // The flags of `count` keys.
 Result<std::vector<bool>> Joined(std::vector<Flags> replies, size_t count) {
   std::vector<bool> flags;
@@ -82,22 +87,35 @@ Result<std::vector<Reader::Answer>> Client::Lookup(std::span<const std::string_v
     const double asked_s = MonotonicSeconds();
     std::vector<LookupReply> replies;
     MC_RETURN_IF_ERROR(AskInSome(MessageType::kLookup, keys.first(count), make, replies));
-    size_t answered = 0;
-    bool goes_on = true;
     for (LookupReply& reply : replies) {
-      const auto& items = reply.items;
-      const bool is_whole = std::ranges::all_of(items, &LookupReply::Item::found);
-      goes_on = goes_on && reply.is_known && (is_whole || !stop_at_miss);
-      answered += items.size();
-      answers.push_back({std::move(reply), asked_s, is_pin});
+      const auto asked = keys.first(NextBatch(keys));
+      keys = keys.subspan(asked.size());
+      if (reply.is_too_large) {
+        MC_RETURN_IF_ERROR(LookUpHalves(asked, hold, identity, answers));
+      } else if (reply.is_known && reply.items.size() != asked.size()) {
+        return Status(Code::kWire, "the master answered another number of keys");
+      } else {
+        answers.push_back({std::move(reply), asked_s, is_pin});
+      }
     }
-    if (!goes_on) break;
-    if (answered != count) {
-      return Status(Code::kWire, "the master answered another number of keys");
-    }
-    keys = keys.subspan(count);
+    if (stop_at_miss && !IsWhole(answers.back())) break;
   }
   return answers;
+}
+
+// Of keys whose answer would not fit a message.
+Status Client::LookUpHalves(std::span<const std::string_view> keys, Hold hold,
+                            const Session::Identity& identity,
+                            std::vector<Reader::Answer>& answers) {
+  if (keys.size() < 2) return {Code::kWire, "what the master says of one object fits no message"};
+  const size_t half = keys.size() / 2;
+  for (const auto some : {keys.first(half), keys.subspan(half)}) {
+    auto more = Lookup(some, hold, identity);
+    if (!more.ok()) return more.status();
+    std::ranges::move(more.value(), std::back_inserter(answers));
+    if (hold == Hold::kLeading && !IsWhole(answers.back())) break;
+  }
+  return Status::Ok();
 }
 
 template <typename Reply, typename Request>

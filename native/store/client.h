@@ -83,6 +83,8 @@ class Client {
   static std::vector<Status> Write(std::span<const WriteRequest> requests);
   // Commits writers of one client, with one question for up to kMaxBatch of them.
   std::vector<Status> Commit(std::span<Writer* const> writers);
+  // Aborts what has not ended of these, with one question for up to kMaxBatch of them.
+  void Abort(std::span<const Started> puts);
 
   // Leases what is there: all of `keys` that are, or only their leading run.
   Result<std::shared_ptr<Reader>> Open(const std::vector<std::string_view>& keys,
@@ -135,6 +137,8 @@ class Client {
   Result<std::shared_ptr<Reader>> OpenAs(std::span<const std::string_view> keys, Hold hold);
   Result<std::vector<Reader::Answer>> Lookup(std::span<const std::string_view> keys, Hold hold,
                                              const Session::Identity& identity);
+  Status LookUpHalves(std::span<const std::string_view> keys, Hold hold,
+                      const Session::Identity& identity, std::vector<Reader::Answer>& answers);
   void DropStaleSegments();
 
   const std::shared_ptr<Context> context_;

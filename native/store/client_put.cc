@@ -29,14 +29,29 @@ Status NoSpace(const Space& space, const PutStart::Item& item) {
               std::to_string(space.largest_free_extent)};
 }
 
+// What is beyond its bounds, as far as it can be seen here: how large stripes are the master knows.
 Status Invalid(const PutStart::Item& item, const PutOptions& options) {
-  return {Code::kInvalidArgument, "the master refuses a key of " + std::to_string(item.key.size()) +
-                                      " bytes (at most 65536) with " +
-                                      std::to_string(item.size_bytes) + " bytes and " +
-                                      std::to_string(options.replicas) + " copies (1 to 16) in " +
-                                      std::to_string(ChunkCount(item.size_bytes, item.part_bytes)) +
-                                      " chunks (at most 1048576), or more than " +
-                                      std::to_string(kMaxOpenPuts) + " open puts of a client"};
+  std::string causes;
+  const auto check = [&](const char* what, uint64_t number, uint64_t most) {
+    if (number <= most) return;
+    causes += (causes.empty() ? "" : ", ") + std::to_string(number) + " " + what + " (at most " +
+              std::to_string(most) + ")";
+  };
+  check("bytes of key", item.key.size(), kMaxKeyBytes);
+  check("bytes of group name", item.group.size(), kMaxKeyBytes);
+  check("bytes", item.size_bytes, kMaxObjectBytes);
+  if (item.size_bytes <= kMaxObjectBytes) {
+    check("chunks", ChunkCount(item.size_bytes, item.part_bytes), kMaxChunks);
+  }
+  check("copies", options.replicas, kMaxReplicas);
+  check("preferred nodes", options.preferred.size(), kMaxPreferred);
+  if (causes.empty()) {
+    causes = "its " + std::to_string(options.replicas) + " copies of " +
+             std::to_string(item.size_bytes) + " bytes are cut into more than " +
+             std::to_string(kMaxExtents) + " stripes, or this client has " +
+             std::to_string(kMaxOpenPuts) + " open puts";
+  }
+  return {Code::kInvalidArgument, "the master refuses the put: " + causes};
 }
 
 Client::Started Refused(PutOutcome outcome, const Space& space, const PutStart::Item& item,
@@ -133,7 +148,10 @@ Result<Client::Puts> Client::StartPuts(std::span<const PutItem> items, const Put
   while (!items.empty()) {
     const auto no_cost = [](const PutItem&) { return uint64_t{0}; };
     const size_t count = NextBatch(items, KeyBytesOf, no_cost, 0);
-    MC_RETURN_IF_ERROR(StartSome(items.first(count), options, puts));
+    if (const Status status = StartSome(items.first(count), options, puts); !status.ok()) {
+      Abort(puts.items);
+      return status;
+    }
     items = items.subspan(count);
   }
   return puts;
@@ -226,7 +244,7 @@ Status Client::PutSome(std::span<const PutItem> items,
     const uint32_t copies = put.writer == nullptr ? 0 : put.writer->copy_count();
     result.items.push_back({put.outcome, put.status, copies});
   }
-  puts.items.clear();  // aborts what was given up
+  Abort(puts.items);
   if (!has_stored) short_of.clear();
   if (tries.left == 0 || tries.deadline.passed()) given_up.clear();
   const Tries rest{tries.left - !given_up.empty(), tries.deadline};
@@ -322,6 +340,29 @@ std::vector<Status> Client::Commit(std::span<Writer* const> writers) {
     writers = writers.subspan(count);
   }
   return statuses;
+}
+
+void Client::Abort(std::span<const Started> puts) {
+  while (!puts.empty()) {
+    const auto some = puts.first(std::min(puts.size(), kMaxBatch));
+    puts = puts.subspan(some.size());
+    PutAbort abort;
+    std::vector<Writer*> ending;
+    for (const Started& put : some) {
+      if (put.writer == nullptr) continue;
+      if (ending.empty()) abort.session = put.writer->owner().id;
+      if (put.writer->owner().id != abort.session) {
+        put.writer->Abort();
+      } else if (put.writer->PrepareAbort(abort)) {
+        ending.push_back(put.writer.get());
+      }
+    }
+    if (ending.empty()) continue;
+    Session& session = context_->session;
+    const Deadline deadline = session.CallDeadline();
+    const bool is_heard = session.master().Tell(MessageType::kPutAbort, abort, deadline).ok();
+    for (Writer* writer : ending) writer->FinishAbort(is_heard);
+  }
 }
 
 // With one message.

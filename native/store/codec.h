@@ -164,7 +164,7 @@ auto Fields(A& a, LookupReply::Item& m) {
 }
 template <typename A>
 auto Fields(A& a, LookupReply& m) {
-  return a(m.is_known, m.lease, m.items, m.nodes, m.placements, m.checksums);
+  return a(m.is_known, m.is_too_large, m.lease, m.items, m.nodes, m.placements, m.checksums);
 }
 template <typename A>
 auto Fields(A& a, Release& m) {

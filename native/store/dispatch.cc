@@ -43,21 +43,6 @@ Status Answer(std::span<const uint8_t> body, std::vector<uint8_t>& answer, F han
   return Status::Ok();
 }
 
-// One key may be asked for many times: an answer without bound must not even be made.
-Status AnswerLookup(MasterCore& core, std::span<const uint8_t> body, double now_s,
-                    std::vector<uint8_t>& answer) {
-  const auto lookup = DecodeBatch<Lookup>(body);
-  if (!lookup.ok()) return lookup.status();
-  LookupReply reply = core.Step(lookup.value(), now_s);
-  if (reply.is_too_large) {
-    return {Code::kInvalidArgument, "what these " + std::to_string(lookup.value().keys.size()) +
-                                        " keys hold takes more than 48 MiB to describe; ask for "
-                                        "fewer at once"};
-  }
-  Encode(std::move(reply), answer);
-  return Status::Ok();
-}
-
 Status DispatchNode(MasterCore& core, MessageType type, std::span<const uint8_t> body,
                     DispatchContext& context, std::vector<uint8_t>& answer) {
   auto step = [&](auto& message) {
@@ -93,7 +78,7 @@ Status Dispatch(MasterCore& core, uint8_t type, std::span<const uint8_t> body,
     case MessageType::kPutAbort:
       return Answer<PutAbort>(body, answer, step);
     case MessageType::kLookup:
-      return AnswerLookup(core, body, context.now_s, answer);
+      return Answer<Lookup>(body, answer, step);
     case MessageType::kRelease:
       return Answer<Release>(body, answer, step);
     case MessageType::kExists:

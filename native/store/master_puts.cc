@@ -265,10 +265,11 @@ EndOutcome MasterCore::EndPut(Session& owner, const PutEnd::Item& item,
 EndOutcome MasterCore::Land(uint32_t index) {
   const Object& object = inventory_.objects()[index];
   Counters& counters = inventory_.counters();
-  if (object.copy_count == 0 || object.is_doomed || inventory_.IsDying(object)) {
+  const bool has_group_gone = object.is_doomed || inventory_.IsDying(object);
+  if (object.copy_count == 0 || has_group_gone) {
     ++counters.aborts;
     EndWriting(index);
-    return EndOutcome::kUnknown;
+    return has_group_gone ? EndOutcome::kGroupGone : EndOutcome::kUnknown;
   }
   bool is_late = object.is_superseded;
   if (!object.has_key && !object.is_upsert && !is_late) {

@@ -158,6 +158,7 @@ enum class EndOutcome : uint8_t {
   kUnknown = 1,     // no such put, or its object is gone
   kInvalid = 2,     // wrong count of checksums, or another generation
   kSuperseded = 3,  // an upsert took the key meanwhile; gone
+  kGroupGone = 4,   // its group has died with another member; gone
 };
 struct PutEndReply {
   bool is_known = false;
@@ -182,7 +183,7 @@ struct LookupReply {
     uint32_t copies = 0;
   };
   bool is_known = false;
-  bool is_too_large = false;  // the whole answer would not fit a frame; nothing was leased
+  bool is_too_large = false;  // all of it would not fit a frame: nothing is leased, ask for fewer
   uint64_t lease = 0;         // 0: nothing was found
   std::vector<Item> items;
   std::vector<NodeAddress> nodes;

@@ -265,6 +265,10 @@ Status Writer::FinishEnd(EndOutcome outcome) {
     return {Code::kAlreadyExists,
             "the key was taken meanwhile, by an upsert or by an object whose node came back"};
   }
+  if (outcome == EndOutcome::kGroupGone) {
+    return {Code::kGroupGone,
+            "the object's group has died with another of its members while this one was written"};
+  }
   return {Code::kUnavailable,
           "the master has given up this put: the session or the nodes of its "
           "copies were lost meanwhile"};
@@ -280,17 +284,24 @@ void Writer::FailEnd() {
 }
 
 void Writer::Abort() {
-  {
-    std::unique_lock lock(mutex_);
-    WaitUntilQuiet(lock);
-    if (phase_ != Phase::kOpen) return;
-    phase_ = Phase::kEnded;
-  }
+  PutAbort abort{owner_.id, {}};
+  if (!PrepareAbort(abort)) return;
   Session& session = context_->session;
-  const PutAbort abort{owner_.id, {AbortItem()}};
-  auto reply =
-      session.master().Call<PutEndReply>(MessageType::kPutAbort, abort, session.CallDeadline());
-  if (!reply.ok()) session.AbortLater(owner_.id, AbortItem());
+  const Deadline deadline = session.CallDeadline();
+  FinishAbort(session.master().Tell(MessageType::kPutAbort, abort, deadline).ok());
+}
+
+bool Writer::PrepareAbort(PutAbort& abort) {
+  std::unique_lock lock(mutex_);
+  WaitUntilQuiet(lock);
+  if (phase_ != Phase::kOpen) return false;
+  phase_ = Phase::kEnded;
+  abort.items.push_back(AbortItem());
+  return true;
+}
+
+void Writer::FinishAbort(bool is_heard) {
+  if (!is_heard) context_->session.AbortLater(owner_.id, AbortItem());
   RotateIfRefused();
 }
 

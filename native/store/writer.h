@@ -75,6 +75,11 @@ class Writer {
   // The master could not be asked: it will be told to forget the put.
   void FailEnd();
 
+  // Abort in two steps, for batches: what to tell the master, unless it has ended; and whether the
+  // master has heard it. After the first the other is called.
+  bool PrepareAbort(PutAbort& abort);
+  void FinishAbort(bool is_heard);
+
   // The put has failed for a fault of the world, and the master does not hold it against the key:
   // once this is aborted, the same value may be put again.
   bool is_given_up();

@@ -8,7 +8,7 @@ from array import array
 
 import pytest
 
-from mooncake_core.errors import OutOfSpace, TooFewNodes, TransferError
+from mooncake_core.errors import GroupGone, OutOfSpace, TooFewNodes, TransferError
 from mooncake_core.store import Link, PutOptions, PutResult
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -198,3 +198,46 @@ def test_a_commit_tells_whether_another_value_has_taken_the_key(client):
     assert client.upsert("late", b"newer")
     assert client.batch_commit(writers) == [False, True]
     assert client.batch_get(["late", "in-time"]) == [b"newer", b""]
+
+
+def test_a_put_whose_group_dies_meanwhile_says_so(client):
+    link = Link(group="mortal")
+    assert client.put("mortal-0", b"0", link=link)
+    source = client.engine.create_segment(64)
+    with client.open_write("mortal-1", size_bytes=1, link=link) as writer:
+        writer.write(0, words(source.address), words(1))
+        assert client.remove("mortal-0")
+        with pytest.raises(GroupGone, match="its members"):
+            writer.commit()
+    assert client.put("mortal-1", b"1", link=link)
+    source.close()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "cause"),
+    [
+        ({"key": b"k" * 65_537}, "65537 bytes of key"),
+        ({"link": Link(group=b"g" * 65_537)}, "65537 bytes of group name"),
+        ({"size_bytes": 2**64 - 1}, "18446744073709551615 bytes "),
+        ({"size_bytes": 1 << 22, "part_bytes": 1}, "4194304 chunks"),
+        ({"size_bytes": 1 << 38}, "more than 4096 stripes"),
+    ],
+)
+def test_a_refused_put_is_told_what_is_beyond_its_bounds(client, wanted, cause):
+    wanted = {"key": "bounds", "size_bytes": 1, **wanted}
+    if wanted["size_bytes"] == 1 << 38:
+        wanted["options"] = PutOptions(replicas=2)
+    with pytest.raises(ValueError, match=cause) as raised:
+        client.open_write(wanted.pop("key"), **wanted)
+    assert str(raised.value).count("at most") <= 1
+
+
+def test_memory_that_is_counted_wrongly_is_refused(client):
+    memory = bytearray(8)
+    with client.engine.register(memory) as buffer:
+        runs = words(buffer.address, buffer.address + 4), words(4, 4)
+        for counts, problem in ((words(1), "given than counted"), (words(3), "counted than given")):
+            with pytest.raises(ValueError, match=problem):
+                client.batch_put_from(["counted"], *runs, counts=counts)
+            with pytest.raises(ValueError, match=problem):
+                client.batch_get_into(["counted"], *runs, counts=counts)

@@ -142,7 +142,7 @@ def test_a_member_that_is_being_written_dies_with_its_group():
     store.put(b"r0", group=b"block")
     reply, item = store.start(b"r1", group=b"block")
     store.remove(b"r0")
-    assert store.end(item, reply.items[0]) == wire.UNKNOWN
+    assert store.end(item, reply.items[0]) == wire.GROUP_GONE
     assert (store.stats().objects, store.stats().space.used) == (0, 0)
 
 

@@ -95,7 +95,7 @@ class PutStart(Message):
     NOT_ADMITTED,
     TOO_FEW_NODES,
 ) = range(9)
-DONE, UNKNOWN, END_INVALID, SUPERSEDED = range(4)
+DONE, UNKNOWN, END_INVALID, SUPERSEDED, GROUP_GONE = range(5)
 
 
 class Grant(Message):
@@ -185,6 +185,7 @@ class Found(Message):
 
 class LookupReply(Message):
     is_known: bool
+    is_too_large: bool
     lease: int
     items: list[Found]
     nodes: list[NodeAddress]

@@ -265,9 +265,10 @@ class Puts(Copies):
 
     def land(self, each):
         there = self.keys.get(each.key)
-        if not each.copies or (each.group and each.group.is_dead):
+        has_group_gone = each.group is not None and each.group.is_dead
+        if not each.copies or has_group_gone:
             self.remove(each)
-            return wire.UNKNOWN
+            return wire.GROUP_GONE if has_group_gone else wire.UNKNOWN
         is_late = not each.has_key and not each.options.is_upsert and self.is_readable(there)
         if each.is_superseded or is_late:
             self.remove(each)
@@ -321,4 +322,4 @@ OUTCOMES = (
     "not admitted",
     "too few nodes",
 )
-ENDS = ("done", "unknown", "invalid", "superseded")
+ENDS = ("done", "unknown", "invalid", "superseded", "group gone")

@@ -1,0 +1,115 @@
+"""How many questions the master is asked, and what becomes of answers that are too large."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import signal
+import socket
+import struct
+from array import array
+
+import pytest
+
+from mooncake_core.store import PutResult
+from tests.store import wire
+from tests.store.fire.relay import Relay
+from tests.store.processes import Cluster
+
+pytestmark = pytest.mark.cluster
+
+_HEADER = struct.Struct("<HBBIQ")
+MIB = 1 << 20
+
+
+def number_of(message):
+    return wire.ANSWERS[message][0]
+
+
+class CountingRelay(Relay):
+    """Counts the messages of each type that pass; answers have types of their own."""
+
+    def __init__(self, target):
+        self.counts = collections.Counter()
+        super().__init__(target)
+
+    def _pass(self, source, target, flow):
+        with contextlib.suppress(OSError, struct.error), source.makefile("rb") as frames:
+            while header := frames.read(_HEADER.size):
+                _, _, kind, length, _ = _HEADER.unpack(header)
+                self.counts[kind] += 1
+                flow.await_turn(length)
+                target.sendall(header + frames.read(length))
+        for one in (source, target):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+
+@contextlib.contextmanager
+def counted(cluster, **config):
+    """A client of the cluster, and how many messages of each type it has sent and got."""
+    relay, direct = CountingRelay(cluster.rpc), cluster.rpc
+    cluster.rpc = relay.endpoint
+    client = cluster.new_client(**config)
+    cluster.rpc = direct
+    try:
+        yield client, relay.counts
+    finally:
+        client.close()
+        relay.close()
+
+
+def test_puts_that_a_node_did_not_take_are_aborted_with_one_question():
+    cluster = Cluster("network", nodes=2, capacity="16 MiB", ttl_s=8.0)
+    try:
+        with counted(cluster, timeout_s=2.0) as (client, counts):
+            keys = [f"key-{number}" for number in range(400)]
+            cluster.nodes[0].signal(signal.SIGSTOP)
+            assert all(client.batch_put((key, b"x" * 1000) for key in keys))
+            assert 1 <= counts[number_of(wire.PutAbort)] <= 4
+            assert client.batch_get(keys) == [b"x" * 1000] * len(keys)
+    finally:
+        cluster.close()
+
+
+def test_keys_whose_answer_fits_no_message_are_asked_for_in_halves():
+    """An object of a MiB in parts of one byte has 4 MiB of checksums; a message takes 48."""
+    cluster = Cluster("shm", nodes=1, capacity="32 MiB")
+    try:
+        with counted(cluster) as (client, counts):
+            own = client.engine.create_segment(MIB)
+            address, length = array("Q", [own.address]), array("Q", [MIB])
+            keys = [f"key-{number}" for number in range(13)]
+            for number, key in enumerate(keys):
+                own.buffer[:] = bytes([number]) * MIB
+                with client.open_write(key, size_bytes=MIB, part_bytes=1) as writer:
+                    writer.write(0, address, length)
+                    assert writer.commit()
+            before = counts[number_of(wire.Lookup)]
+            values = client.batch_get([*keys, "none"])
+            assert values == [bytes([number]) * MIB for number in range(13)] + [None]
+            assert counts[number_of(wire.Lookup)] - before == 3
+            with client.open_read([*keys[:7], "none", *keys[7:]]) as reader:
+                assert reader.count == 7
+            with client.open_read([*keys[:2], "none", *keys]) as reader:
+                assert reader.count == 2
+            with client.open_read(keys) as reader:
+                assert reader.read(12, 0, address, length)
+                assert own.buffer == bytes([12]) * MIB
+    finally:
+        cluster.close()
+
+
+def test_a_put_waits_until_the_master_has_made_room_step_by_step():
+    cluster = Cluster("shm", nodes=1, capacity="32 MiB")
+    try:
+        with counted(cluster) as (client, counts):
+            small = [(b"%d" % number, b"x") for number in range(200_000)]
+            assert all(client.batch_put(small))
+            before = counts[number_of(wire.PutStart)]
+            assert client.put("large", b"y" * (24 * MIB)) is PutResult.STORED
+            assert counts[number_of(wire.PutStart)] - before > 2
+            assert cluster.stats().making_room > 0
+            assert client.get("large") == b"y" * (24 * MIB)
+    finally:
+        cluster.close()
