@@ -54,10 +54,13 @@ native-check: $(VENV)/.test  ## The native tests under ASan with UBSan, then und
 bench: $(VENV)/.serve $(VENV)/.test  ## The prefix reuse table (takes minutes; nothing else should run)
 	$(BIN)/python benchmarks/prefix_reuse.py $(ARGS)
 
-soak: $(VENV)/.core  ## The transfer engine, then the store under fire, for SECONDS (600) each
+soak: $(VENV)/.core  ## The transfer engine, then the store under fire, for SECONDS (600) each; then churn
 	@$(BIN)/mooncake te-bench --loopback --transport tcp --soak $(SECONDS) \
 	  --transfer-addresses 127.0.0.2,127.0.0.3 $(ARGS)
 	@$(BIN)/python -m tests.store.fire --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+	@for network in shm network; do \
+	  $(BIN)/python -m tests.store.fire.churn --rounds 10000 --same-host $$network || exit 1; \
+	done
 
 clean:  ## Remove what the other commands made
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis

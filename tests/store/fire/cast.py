@@ -116,3 +116,8 @@ def new_member(**config):
 def new_stepper(**config):
     """Return a client that takes one step at a time, and is not started."""
     return Child("tests.store.fire.stepper", json.dumps(config))
+
+
+def new_churner(**config):
+    """Return a client that makes whole rounds, and is not started."""
+    return Child("tests.store.fire.churner", json.dumps(config))
