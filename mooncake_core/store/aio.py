@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import functools
 import itertools
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
@@ -20,7 +21,8 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from mooncake_core.config import StoreClientConfig
 from mooncake_core.errors import TransferError
-from mooncake_core.store.client import Links, StoreClient
+from mooncake_core.store.client import StoreClient
+from mooncake_core.store.crossing import Links
 from mooncake_core.store.described import ObjectDescription
 from mooncake_core.store.objects import ObjectReader, ObjectView, ObjectWriter
 from mooncake_core.store.options import Key, Link, PutOptions, PutResult
@@ -37,10 +39,16 @@ class _Threads:
     """A few threads that block in place of the event loop."""
 
     def __init__(self, count: int) -> None:
+        self._process = os.getpid()
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="mooncake-store")
 
     async def call(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Make the call in a thread; it has ended, or never begins, when this ends."""
+        if os.getpid() != self._process:
+            raise TransferError(
+                f"the store client belongs to process {self._process}, of which this is a fork: "
+                "make an engine and a client here"
+            )
         try:
             future = self._pool.submit(call, *args, **kwargs)
         except RuntimeError as error:

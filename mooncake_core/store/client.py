@@ -11,37 +11,37 @@ and one of lengths; the `_from` and `_into` forms move bytes between it and the 
 
 from __future__ import annotations
 
+import functools
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import msgspec
 
 from mooncake_core.config import StoreClientConfig
-from mooncake_core.errors import OutOfSpace
-from mooncake_core.native import _native, native_errors, translate
+from mooncake_core.native import _native, native_errors
+from mooncake_core.store.crossing import Links, native_links, native_options, results
 from mooncake_core.store.described import ObjectDescription, decode_objects
 from mooncake_core.store.objects import ObjectReader, ObjectView, ObjectWriter
 from mooncake_core.store.options import (
+    MAX_BYTES,
+    MAX_PAGE,
+    MAX_REPLICAS,
     Key,
     Link,
     PinKind,
     PutOptions,
     PutResult,
-    check_page,
+    check_number,
     check_soft_pin,
+    check_timeout,
     pin_number,
 )
 from mooncake_core.store.stats import ClusterStats, decode_stats
+from mooncake_core.store.tasks import StoreAdmin
 from mooncake_core.transfer import TransferEngine
 from mooncake_core.transfer.numbers import Numbers
 
 Buffer = bytes | bytearray | memoryview
-Links = Sequence[Link | None]
-
-_RESULTS = tuple(PutResult)
-_NativeLinks = list[tuple[Key, int, Key, int] | None]
-_Answer = tuple[bytes, list[tuple[int, _native.Code, str]], tuple[int, int, int, int, int, int]]
 
 
 class StoreClient:
@@ -53,9 +53,12 @@ class StoreClient:
 
     def __init__(self, engine: TransferEngine, config: StoreClientConfig) -> None:
         """Start a session in the background; the master may come later."""
+        check_timeout(config.timeout_s)
+        check_number("replicas", config.replicas, 1, MAX_REPLICAS)
         self.engine = engine
         """Of this process; what is registered with it the store can read and write."""
-        self._plain = _native_options(PutOptions())
+        self._config = config
+        self._plain = native_options(PutOptions())
         self._native = _native.StoreClient(
             engine.native,
             master=config.master,
@@ -99,6 +102,9 @@ class StoreClient:
         Raises:
             ValueError: they lie outside the object.
         """
+        check_number("offset", offset, 0, MAX_BYTES)
+        if length is not None:
+            check_number("length", length, 0, MAX_BYTES)
         with native_errors:
             value: bytes | None = self._native.get_range(key, offset, length)
             return value
@@ -143,9 +149,9 @@ class StoreClient:
                 [key for key, _ in pairs],
                 [value for _, value in pairs],
                 self._options(options),
-                _native_links(links),
+                native_links(links),
             )
-        return _results(answer)
+        return results(answer)
 
     def batch_get(self, keys: Iterable[Key]) -> list[bytes | None]:
         """Return the value of each key, or None where it misses."""
@@ -166,12 +172,12 @@ class StoreClient:
     ) -> PutResult:
         """Store what the runs of memory hold, one after the other; as `put`."""
         counts: Numbers = array("Q", [len(lengths)])
-        links = None if link is None else _native_links([link])
+        links = None if link is None else native_links([link])
         with native_errors:
             answer = self._native.put_from(
                 (key,), addresses, lengths, counts, self._options(options), links
             )
-        return _results(answer)[0]
+        return results(answer)[0]
 
     def batch_put_from(
         self,
@@ -200,9 +206,9 @@ class StoreClient:
                 lengths,
                 counts,
                 self._options(options),
-                _native_links(links),
+                native_links(links),
             )
-        return _results(answer)
+        return results(answer)
 
     def get_into_memory(self, key: Key, addresses: Numbers, capacities: Numbers) -> int | None:
         """Scatter the value over the runs of memory, in order; as `batch_get_into`."""
@@ -277,23 +283,26 @@ class StoreClient:
 
         Raises as `batch_put` does; then none is left open.
         """
+        for size_bytes in sizes:
+            check_number("size_bytes", size_bytes, 0, MAX_BYTES)
+        check_number("part_bytes", part_bytes, 0, MAX_BYTES)
         with native_errors:
             writers, answer = self._native.open_write(
                 keys,
                 list(sizes),
                 part_bytes,
                 self._options(options),
-                _native_links(links),
+                native_links(links),
             )
         try:
-            results = _results(answer)
+            outcomes = results(answer)
         except Exception:  # it keeps this frame alive for longer than its catcher thinks
             for writer in filter(None, writers):
                 writer.abort()
             raise
         return [
             result if writer is None else ObjectWriter(writer)
-            for writer, result in zip(writers, results, strict=True)
+            for writer, result in zip(writers, outcomes, strict=True)
         ]
 
     def write_ranges(
@@ -372,7 +381,7 @@ class StoreClient:
 
         An object that is there all the while comes once; one that comes or goes may.
         """
-        check_page(page)
+        check_number("page", page, 1, MAX_PAGE)
         return self._listed(prefix, page)
 
     def _listed(self, prefix: Key, page: int) -> Iterator[ObjectDescription]:
@@ -419,6 +428,11 @@ class StoreClient:
         with native_errors:
             return decode_stats(self._native.stats())
 
+    @functools.cached_property
+    def admin(self) -> StoreAdmin:
+        """Asks the same master for copies, moves and drains."""
+        return StoreAdmin(self._config.master, timeout_s=self._config.timeout_s)
+
     @property
     def epoch(self) -> int:
         """Of the master last spoken to; 0: none yet."""
@@ -439,29 +453,7 @@ class StoreClient:
         self._native.close()
 
     def _options(self, options: PutOptions | None) -> _native.StorePutOptions:
-        return self._plain if options is None else _native_options(options)
-
-
-def _native_options(options: PutOptions) -> _native.StorePutOptions:
-    return _native.StorePutOptions(
-        replicas=options.replicas or 0,
-        is_strict=options.strict,
-        is_upsert=options.upsert,
-        pin=pin_number(options.pin),
-        soft_pin_s=options.soft_pin_s,
-        has_checksums=options.checksums,
-        preferred=list(options.preferred),
-    )
-
-
-def _native_links(links: Links | None) -> _NativeLinks | None:
-    if links is None:
-        return None
-    return [None if link is None else _native_link(link) for link in links]
-
-
-def _native_link(link: Link) -> tuple[Key, int, Key, int]:
-    return link.parent, link.depth, link.group, link.group_size
+        return self._plain if options is None else native_options(options)
 
 
 def _upsert(options: PutOptions | None) -> PutOptions:
@@ -470,27 +462,3 @@ def _upsert(options: PutOptions | None) -> PutOptions:
 
 def _with_replicas(options: PutOptions | None, replicas: int) -> PutOptions:
     return msgspec.structs.replace(options or PutOptions(), replicas=replicas)
-
-
-def _results(answer: _Answer) -> list[PutResult]:
-    """Return how each put has gone, or raise the first fault, which then has all `results`."""
-    outcomes, failures, space = answer
-    results = [_RESULTS[outcome] for outcome in outcomes]
-    if not failures:
-        return results
-    errors: list[PutResult | Exception] = list(results)
-    for index, code, message in failures:
-        error = translate(_native.Error(code, message, False))
-        if isinstance(error, OutOfSpace):
-            (
-                error.capacity_bytes,
-                error.used_bytes,
-                error.evictable_bytes,
-                error.pinned_bytes,
-                error.quarantined_bytes,
-                error.largest_free_extent_bytes,
-            ) = space
-        errors[index] = error
-    first: Any = errors[failures[0][0]]
-    first.results = tuple(errors)  # of a ValueError too
-    raise first

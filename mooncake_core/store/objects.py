@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mooncake_core.native import _native, native_errors
+from mooncake_core.store.options import MAX_BYTES, check_number
 from mooncake_core.transfer.numbers import Numbers
 
 
@@ -51,6 +52,7 @@ class ObjectWriter:
             ValueError: some of these bytes were written before, or lie outside the object.
             StoreUnavailable, TransferError: no copy could be written; the put has failed.
         """
+        check_number("offset", offset, 0, MAX_BYTES)
         with native_errors:
             self._native.write(offset, addresses, lengths)
 
@@ -62,6 +64,7 @@ class ObjectWriter:
             addresses: as for `write`.
             lengths: as for `write`; they sum up to the part's size.
         """
+        check_number("part", part, 0, MAX_BYTES)
         with native_errors:
             self._native.write_part(part, addresses, lengths)
 
@@ -135,6 +138,7 @@ class ObjectReader:
 
         False when one of them misses.
         """
+        check_number("part", part, 0, MAX_BYTES)
         with native_errors:
             return bool(self._native.read_parts(part, list(pieces)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import operator
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
@@ -18,6 +19,8 @@ LONGEST_PIN_S = 1e9
 """That a soft pin can last; a hard one lasts longer."""
 
 LONGEST_WAIT_S = 1e6
+MAX_BYTES = (1 << 64) - 1
+MAX_DEPTH = (1 << 32) - 1
 MAX_PAGE = 1 << 20
 MAX_REPLICAS = 16
 MAX_PREFERRED = 64
@@ -36,10 +39,14 @@ def check_timeout(timeout_s: float) -> None:
         raise ValueError(f"timeout_s is {timeout_s}; it must be from 0 to {LONGEST_WAIT_S:.0e}")
 
 
-def check_page(page: int) -> None:
-    """Raise ValueError for what is no number of keys to be asked for at once."""
-    if not 1 <= page <= MAX_PAGE:
-        raise ValueError(f"page is {page}; it must be from 1 to {MAX_PAGE}")
+def check_number(name: str, number: int, least: int, most: int) -> None:
+    """Raise ValueError unless it lies within its bounds, TypeError when it is no whole number."""
+    try:
+        is_within = least <= operator.index(number) <= most
+    except TypeError:
+        raise TypeError(f"{name} is {number!r}; a whole number is needed") from None
+    if not is_within:
+        raise ValueError(f"{name} is {number}; it must be from {least} to {most}")
 
 
 def check_names(names: Iterable[str], what: str) -> None:
@@ -98,8 +105,8 @@ class PutOptions(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse what the master would refuse, or would not mean what it says."""
-        if self.replicas is not None and not 1 <= self.replicas <= MAX_REPLICAS:
-            raise ValueError(f"replicas is {self.replicas}; it must be from 1 to {MAX_REPLICAS}")
+        if self.replicas is not None:
+            check_number("replicas", self.replicas, 1, MAX_REPLICAS)
         check_names(self.preferred, "preferred")
         if len(self.preferred) > MAX_PREFERRED:
             raise ValueError(f"{len(self.preferred)} nodes are preferred; at most {MAX_PREFERRED}")
@@ -121,6 +128,5 @@ class Link(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse numbers that have no room on the wire."""
-        for name, number in (("depth", self.depth), ("group_size", self.group_size)):
-            if not 0 <= number < 1 << 32:
-                raise ValueError(f"{name} is {number}; it must be from 0 to 2**32 - 1")
+        check_number("depth", self.depth, 0, MAX_DEPTH)
+        check_number("group_size", self.group_size, 0, MAX_DEPTH)

@@ -13,7 +13,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from mooncake_core.errors import TensorMismatch
-from mooncake_core.store.client import Links, StoreClient
+from mooncake_core.store.client import StoreClient
+from mooncake_core.store.crossing import Links
 from mooncake_core.store.elements import Array, Elements, elements_of, writable_elements_of
 from mooncake_core.store.options import Key, Link, PutOptions, PutResult
 from mooncake_core.store.tensor_format import (

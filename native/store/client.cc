@@ -121,7 +121,7 @@ Status Client::LookUpHalves(std::span<const std::string_view> keys, Hold hold,
 template <typename Reply, typename Request>
 Result<Reply> Client::Ask(MessageType type, const Request& request) {
   Session& session = context_->session;
-  if (session.is_closed()) return Status(Code::kClosed, "the store client is closed");
+  MC_RETURN_IF_ERROR(session.CheckOpen());
   return session.master().Call<Reply>(type, request, session.CallDeadline());
 }
 
@@ -130,7 +130,7 @@ template <typename Reply, typename Make>
 Status Client::AskInSome(MessageType type, std::span<const std::string_view> keys, Make make,
                          std::vector<Reply>& replies) {
   Session& session = context_->session;
-  if (session.is_closed()) return {Code::kClosed, "the store client is closed"};
+  MC_RETURN_IF_ERROR(session.CheckOpen());
   while (!keys.empty()) {
     std::vector<decltype(make(keys))> questions;
     for (size_t at = 0; at < kMessagesAtOnce && !keys.empty(); ++at) {

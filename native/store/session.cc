@@ -42,9 +42,9 @@ void Session::Close() {
   if (id != 0) (void)master_.Notify(MessageType::kGoodbye, One{id}, Deadline::After(0.5));
 }
 
-bool Session::is_closed() const {
+Status Session::CheckOpen() const {
   std::lock_guard lock(mutex_);
-  return is_closed_;
+  return is_closed_ ? Status(Code::kClosed, "the store client is closed") : Status::Ok();
 }
 
 Session::Identity Session::Snapshot() const {

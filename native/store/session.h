@@ -42,8 +42,8 @@ class Session {
   Session(std::shared_ptr<Engine> engine, std::string master, double timeout_s);
   ~Session() { Close(); }
 
-  // The current identity; says hello when there is none that holds. kUnavailable.
-  // kClosed after Close.
+  // The current identity; says hello when there is none that holds. kUnavailable, and kClosed after
+  // Close.
   Result<Identity> Current();
 
   // The last known epoch; another one than before means that every descriptor is stale.
@@ -65,7 +65,8 @@ class Session {
   // A put whose end the master may not have heard of. Said by the heartbeat until it is heard.
   void AbortLater(SessionId id, PutAbort::Item put);
 
-  bool is_closed() const;
+  // kClosed after Close.
+  Status CheckOpen() const;
   MasterClient& master() { return master_; }
   Engine& engine() { return *engine_; }
   Deadline CallDeadline() const { return Deadline::After(timeout_s_); }

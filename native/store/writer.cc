@@ -187,6 +187,7 @@ void Writer::AddChecksums(size_t copy, const Haul& haul, const Job& job) {
 // REQUIRES: mutex_ is held.
 Status Writer::Failure() const {
   if (HasCopy()) return Status::Ok();
+  MC_RETURN_IF_ERROR(context_->session.CheckOpen());
   // Fenced here, or gone there: another try starts afresh and may well succeed.
   const Code code = first_failure_.code();
   const bool is_past = code == Code::kFenced || code == Code::kNotFound || code == Code::kClosed;
@@ -269,6 +270,7 @@ Status Writer::FinishEnd(EndOutcome outcome) {
     return {Code::kGroupGone,
             "the object's group has died with another of its members while this one was written"};
   }
+  MC_RETURN_IF_ERROR(context_->session.CheckOpen());
   return {Code::kUnavailable,
           "the master has given up this put: the session or the nodes of its "
           "copies were lost meanwhile"};

@@ -11,12 +11,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 IN_A_FORK = """
-import os, sys
+import asyncio, os, sys
 from mooncake_core.config import TransferConfig
 from mooncake_core.config.tables import StoreClientConfig
 from mooncake_core.errors import TransferError
 from mooncake_core.native import _native
 from mooncake_core.store import StoreAdmin, StoreClient
+from mooncake_core.store.aio import AsyncStoreClient
 from mooncake_core.transfer import TransferEngine
 from tests.store.processes import eventually
 from tests.transfer.peer import numbers
@@ -25,10 +26,12 @@ options = _native.MasterOptions(epoch=1, client_ttl_s=10.0, lease_s=5.0)
 master = _native.MasterServer.start("127.0.0.1:0", options)
 engine = TransferEngine(TransferConfig(same_host=%r))
 node = _native.StoreNode.start(engine.native, master=master.endpoint, capacity_bytes=1 << 20)
-store = StoreClient(engine, StoreClientConfig(master=master.endpoint))
+config = StoreClientConfig(master=master.endpoint)
+store, aio = StoreClient(engine, config), AsyncStoreClient(engine, config)
 admin = StoreAdmin(master.endpoint)
 eventually(lambda: store.stats().capacity_bytes, "the node")
 assert store.put("key", b"value" * 10_000)
+assert asyncio.run(aio.get("key")) == b"value" * 10_000
 view, reader = store.view("key"), store.open_read(["key"])
 writer = store.open_write("open", size_bytes=4)
 own = engine.create_segment(4096)
@@ -46,6 +49,7 @@ def check_fork():
         lambda: writer.write(0, *memory),
         lambda: writer.commit(),
         lambda: admin.tasks(),
+        lambda: asyncio.run(aio.get("key")),
     )
     for use in uses:
         try:
@@ -72,7 +76,7 @@ if child == 0:
 assert os.waitpid(child, 0)[1] == 0
 child = os.fork()
 if child == 0:
-    store = StoreClient(TransferEngine(TransferConfig()), StoreClientConfig(master=master.endpoint))
+    store = StoreClient(TransferEngine(TransferConfig()), config)
     assert store.get("key") == b"value" * 10_000
     store.close()
     sys.exit(0)
@@ -80,6 +84,7 @@ assert os.waitpid(child, 0)[1] == 0
 
 writer.write(0, *memory)
 assert writer.commit() and store.get("open") == bytes(4)
+asyncio.run(aio.close())
 assert bytes(view.buffer) == b"value" * 10_000 and reader.read(0, 0, *memory)
 view.close(), reader.close(), store.close(), node.close(), engine.close(), master.stop()
 """

@@ -47,6 +47,20 @@ def test_unknown_pins_and_too_many_preferred_nodes_are_refused():
         PutOptions(preferred=("node",) * (MAX_PREFERRED + 1))
 
 
+@pytest.mark.parametrize("number", [1.0, math.nan, "1", None])
+def test_what_is_counted_is_a_whole_number(number):
+    with pytest.raises(TypeError, match=r"depth is .*; a whole number is needed"):
+        Link(depth=number)
+    if number is not None:
+        with pytest.raises(TypeError, match="replicas"):
+            PutOptions(replicas=number)
+
+
+def test_one_name_is_no_list_of_names():
+    with pytest.raises(TypeError, match="preferred is the one text 'node-7'"):
+        PutOptions(preferred="node-7")
+
+
 @pytest.mark.parametrize("field", ["depth", "group_size"])
 @pytest.mark.parametrize("number", [-1, 1 << 32])
 def test_numbers_of_a_link_fit_the_wire(field, number):
