@@ -23,7 +23,8 @@ class Store:
             config = StoreClientConfig(master=master, **chosen)
         except TypeError as error:
             raise SystemExit("this build's client cannot do without checksums") from error
-        engine = TransferEngine(TransferConfig(same_host=options.get("same_host", "shm")))
+        transfer = {key: options[key] for key in ("same_host", "copy_threads") if key in options}
+        engine = TransferEngine(TransferConfig(**transfer))
         self._segment = engine.create_segment(SPAN_BYTES)
         self.address = self._segment.address
         self._client = StoreClient(engine, config)

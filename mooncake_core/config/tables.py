@@ -94,6 +94,9 @@ class TransferConfig(Table, frozen=True):
     serve_threads: Annotated[int, Meta(ge=0, le=64)] = 0
     """Threads that move the bytes of TCP peers; 0: one a processor, at most four. More: faster with
     several connections at once, more cores taken."""
+    copy_threads: Annotated[int, Meta(ge=-1, le=64)] = -1
+    """Threads that help to copy batches of 384 KiB or more over shared memory; 0: none; -1: one a
+    processor but one, at most four."""
     slice_bytes: Annotated[int, Meta(ge=4096, le=1 << 20)] = 1 << 20
     """The most that goes over one path at once. Less: spread finer over paths, more messages."""
     timeout_s: PositiveSeconds = 10.0

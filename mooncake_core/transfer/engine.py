@@ -194,13 +194,15 @@ class TransferEngine:
 
 
 def _create(config: TransferConfig, choice: Choice) -> _native.Engine:
+    processors = len(os.sched_getaffinity(0))
     try:
         return _native.Engine.create(
             listen=config.listen,
             use_shm=config.same_host == "shm",
             io_threads=config.io_threads,
             addresses=choice.addresses,
-            serve_threads=config.serve_threads or min(4, len(os.sched_getaffinity(0))),
+            serve_threads=config.serve_threads or min(4, processors),
+            copy_threads=min(4, processors - 1) if config.copy_threads < 0 else config.copy_threads,
             slice_bytes=config.slice_bytes,
             preferred=choice.preferred,
         )

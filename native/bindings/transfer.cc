@@ -66,13 +66,15 @@ using Preferred = std::map<std::string, std::vector<std::string>>;
 
 std::shared_ptr<Engine> CreateEngine(const std::string& listen, bool use_shm, int io_threads,
                                      const std::vector<std::string>& addresses, int serve_threads,
-                                     uint64_t slice_bytes, const Preferred& preferred) {
+                                     int copy_threads, uint64_t slice_bytes,
+                                     const Preferred& preferred) {
   EngineOptions options;
   options.listen = listen;
   options.same_host = use_shm ? SameHost::kShm : SameHost::kNetwork;
   options.io_threads = io_threads;
   options.addresses = addresses;
   options.serve_threads = serve_threads;
+  options.copy_threads = copy_threads;
   options.slice_bytes = slice_bytes;
   options.preferred = preferred;
   return Unwrap(Engine::Create(options));
@@ -268,7 +270,7 @@ void BindEngine(nb::module_& m) {
   using Release = nb::call_guard<ReleaseGil>;
   nb::class_<Engine>(m, "Engine", "native/transfer/engine.h is its contract.")
       .def_static("create", &CreateEngine, "listen"_a, "use_shm"_a, "io_threads"_a, "addresses"_a,
-                  "serve_threads"_a, "slice_bytes"_a, "preferred"_a, Release())
+                  "serve_threads"_a, "copy_threads"_a, "slice_bytes"_a, "preferred"_a, Release())
       .def_prop_ro("endpoint", &Engine::endpoint)
       .def_prop_ro("peer_id", &Engine::peer_id)
       .def_prop_ro("engine_id", &Engine::engine_id)

@@ -17,6 +17,8 @@ namespace {
 // How long an engine that closes waits for peers to let go of memory that it lent.
 constexpr double kCloseSeconds = 1.0;
 
+constexpr int kCopyThreadsMax = 64;
+
 Status CheckRef(const SegmentRef& ref) {
   if (ref.id == 0 && ref.name.empty()) return Status(Code::kNotFound, "segment 0 is none");
   if (ref.name.size() <= kSegmentNameBytes) return Status::Ok();
@@ -33,6 +35,11 @@ Status CheckOptions(const EngineOptions& options) {
   if (options.io_threads < 1) {
     return Status(Code::kInvalidArgument,
                   "io_threads is " + std::to_string(options.io_threads) + "; at least 1 is needed");
+  }
+  if (options.copy_threads < 0 || options.copy_threads > kCopyThreadsMax) {
+    return Status(Code::kInvalidArgument, "copy_threads is " +
+                                              std::to_string(options.copy_threads) + "; 0 to " +
+                                              std::to_string(kCopyThreadsMax) + " are possible");
   }
   if (options.slice_bytes > 0) return Status::Ok();
   return Status(Code::kInvalidArgument, "slice_bytes is 0; at least 1 is needed");
@@ -52,6 +59,8 @@ Core::Core(const EngineOptions& options)
       fork_count_(ForkCount()),
       buffers_(LocationsOf(options)),
       io_pool_(std::make_shared<IoPool>(options.io_threads, &CarryGroup)),
+      copy_team_(std::make_shared<CopyTeam>(
+          options.same_host == SameHost::kShm ? options.copy_threads : 0)),
       peer_id_(RandomId()) {}
 
 Result<std::shared_ptr<Core>> Core::Create(const EngineOptions& options) {
@@ -168,7 +177,7 @@ Result<std::shared_ptr<RemoteSegment>> Core::OpenSegment(const std::string& endp
 
 Result<Core::Found> Core::FindPeer(const std::string& endpoint, uint64_t engine_id,
                                    Deadline deadline) {
-  Peer::Self self{0, host_id(), owner_.loop, ledger_, options_, nullptr};
+  Peer::Self self{0, host_id(), owner_.loop, copy_team_, ledger_, options_, nullptr};
   std::shared_ptr<Peer> other;  // whom this engine knows there, but who is not asked for
   {
     const std::lock_guard lock(mutex_);
@@ -374,6 +383,7 @@ void Core::Close() {
   }
   for (const auto& peer : peers) peer->End(Status(Code::kClosed, "the engine was closed"));
   io_pool_->Stop();
+  copy_team_->Stop();
   owner_.notifications.Close();
   if (owner_.loop == nullptr) return;  // it was never opened
   WithdrawAll();

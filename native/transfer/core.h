@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "transfer/buffers.h"
+#include "transfer/copy_team.h"
 #include "transfer/engine.h"
 #include "transfer/io_pool.h"
 #include "transfer/ledger.h"
@@ -87,6 +88,7 @@ class Core {
   Owner owner_;
   BufferTable buffers_;
   const std::shared_ptr<IoPool> io_pool_;
+  const std::shared_ptr<CopyTeam> copy_team_;
   const std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();
   std::shared_ptr<TcpServer> tcp_server_;
   std::shared_ptr<ShmServer> shm_server_;

@@ -140,8 +140,8 @@ Result<std::shared_ptr<ShmTransport>> Peer::Shm(Deadline deadline) {
     if (shm_ != nullptr && !shm_->IsEnded()) return shm_;
   }
   const Deadline soon = Deadline::After(std::min(kUnixHelloSeconds, deadline.seconds_left()));
-  auto shm =
-      ShmTransport::Connect(reply_.unix_name, {self_.peer_id, reply_.engine_id}, self_.loop, soon);
+  auto shm = ShmTransport::Connect(reply_.unix_name, {self_.peer_id, reply_.engine_id}, self_.loop,
+                                   self_.copy_team, soon);
   if (!shm.ok()) return shm;
   Status end;
   {

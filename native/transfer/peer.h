@@ -13,6 +13,7 @@
 #include "base/deadline.h"
 #include "base/socket.h"
 #include "base/status.h"
+#include "transfer/copy_team.h"
 #include "transfer/ledger.h"
 #include "transfer/loop.h"
 #include "transfer/transports/shm.h"
@@ -28,6 +29,7 @@ class Peer {
     uint64_t peer_id = 0;
     std::string host_id;
     std::shared_ptr<Loop> loop;
+    std::shared_ptr<CopyTeam> copy_team;
     std::shared_ptr<Ledger> ledger;  // gets the counts of a peer that is let go of
     EngineOptions options;
     std::shared_ptr<const CancelFlag> ending;  // set before this peer id ends

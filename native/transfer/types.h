@@ -73,7 +73,8 @@ struct EngineOptions {
   double hello_s = 10;  // how long a connection to this engine may take to say who it is
   std::vector<std::string> addresses;  // further addresses of this host, each a path of its own
   int serve_threads = 1;               // move the bytes of TCP peers
-  uint64_t slice_bytes = 1u << 20;     // at most so much at once on one path
+  int copy_threads = 1;             // help whoever copies much over shared memory; 0: nobody does
+  uint64_t slice_bytes = 1u << 20;  // at most so much at once on one path
   // Location of memory -> the local addresses near it. A path over another one is second choice.
   // A location that is absent is near to all.
   std::map<std::string, std::vector<std::string>> preferred;

@@ -111,7 +111,8 @@ def test_statistics_count_what_was_copied(engine: TransferEngine, other: Transfe
     remote.read(numbers(local.address), numbers(0), numbers(MIB))
     (path,) = (path for path in engine.statistics() if path.transport == "shm")
     assert (path.state, path.connections, path.failures) == ("up", 1, 0)
-    assert (path.written_bytes, path.read_bytes, path.slices) == (3 * MIB, MIB, 4)
+    assert (path.written_bytes, path.read_bytes) == (3 * MIB, MIB)
+    assert path.slices >= 4  # of at most 1 MiB; what threads share is cut smaller
     assert path.in_flight_bytes == 0 and path.rate_bytes_per_s > 0
     other.close()
     with pytest.raises(TransferError, match="owner"):

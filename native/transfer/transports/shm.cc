@@ -25,6 +25,7 @@ Status SegmentGone(uint64_t id) {
 Result<std::shared_ptr<ShmTransport>> ShmTransport::Connect(const std::string& name,
                                                             const Hello& hello,
                                                             std::shared_ptr<Loop> loop,
+                                                            std::shared_ptr<CopyTeam> copy_team,
                                                             Deadline deadline) {
   auto socket = ConnectUnix(name);
   if (!socket.ok()) return socket.status();
@@ -33,7 +34,7 @@ Result<std::shared_ptr<ShmTransport>> ShmTransport::Connect(const std::string& n
     return Status(Code::kUnavailable, "the peer's process is another user's");
   }
   std::shared_ptr<ShmTransport> transport(
-      new ShmTransport(std::move(socket).value(), std::move(loop)));
+      new ShmTransport(std::move(socket).value(), std::move(loop), std::move(copy_team)));
   const auto watch = [&] { transport->loop_->Watch(transport->socket_, EPOLLIN, transport); };
   if (!transport->loop_->Run(watch)) return Status(Code::kClosed, "the engine is closed");
   Lock lock(transport->mutex_);
@@ -43,8 +44,12 @@ Result<std::shared_ptr<ShmTransport>> ShmTransport::Connect(const std::string& n
   return answer.ok() ? Status(Code::kWire, "an answer of another type") : answer.status();
 }
 
-ShmTransport::ShmTransport(Fd socket, std::shared_ptr<Loop> loop)
-    : fork_count_(ForkCount()), socket_(std::move(socket)), loop_(std::move(loop)) {}
+ShmTransport::ShmTransport(Fd socket, std::shared_ptr<Loop> loop,
+                           std::shared_ptr<CopyTeam> copy_team)
+    : fork_count_(ForkCount()),
+      socket_(std::move(socket)),
+      loop_(std::move(loop)),
+      copy_team_(std::move(copy_team)) {}
 
 Result<std::shared_ptr<Attachment>> ShmTransport::Open(uint64_t segment_id, Deadline deadline) {
   Lock lock(mutex_);

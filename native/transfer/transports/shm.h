@@ -2,7 +2,8 @@
 // copy to and from memory that the peer lends.
 //
 // One Unix connection a peer. Descriptors come through it, and the owner's word that this process
-// is fenced or that a segment is gone. Copies are made by the calling thread.
+// is fenced or that a segment is gone. Copies are made by the calling thread; the
+// engine's CopyTeam helps with large ones.
 //
 // Thread safety: all methods may be called by any thread; OnReady on the loop's thread.
 // Invariants: no memory of the peer is touched or stays mapped once Bye was said, or Release for
@@ -21,6 +22,7 @@
 #include "base/deadline.h"
 #include "base/fd.h"
 #include "base/patience.h"
+#include "transfer/copy_team.h"
 #include "transfer/loop.h"
 #include "transfer/transports/process.h"
 #include "transfer/transports/shm_counters.h"
@@ -39,6 +41,7 @@ class ShmTransport : public Transport,
   // Connects to the abstract socket `name`. kFenced and kWrongPeer are what the owner said.
   static Result<std::shared_ptr<ShmTransport>> Connect(const std::string& name, const Hello& hello,
                                                        std::shared_ptr<Loop> loop,
+                                                       std::shared_ptr<CopyTeam> copy_team,
                                                        Deadline deadline);
 
   Result<std::shared_ptr<Attachment>> Open(uint64_t segment_id, Deadline deadline) override;
@@ -52,7 +55,7 @@ class ShmTransport : public Transport,
   friend class ShmAttachment;
   using Lock = std::unique_lock<std::mutex>;
 
-  ShmTransport(Fd socket, std::shared_ptr<Loop> loop);
+  ShmTransport(Fd socket, std::shared_ptr<Loop> loop, std::shared_ptr<CopyTeam> copy_team);
 
   // A segment as the owner gave it.
   struct Given {
@@ -94,6 +97,7 @@ class ShmTransport : public Transport,
   const uint64_t fork_count_;  // of the process whose mappings these are
   const Fd socket_;
   const std::shared_ptr<Loop> loop_;
+  const std::shared_ptr<CopyTeam> copy_team_;
   ShmCounters counters_;
   std::atomic<bool> is_interrupted_ = false;  // mirrors !end_.ok() for copies under way
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <vector>
 
+#include "base/crc32c.h"
 #include "transfer/transports/stream_copy.h"
 
 namespace mooncake {
@@ -14,54 +16,66 @@ constexpr uint64_t kBriefBytes = 64u << 10;
 // Between two of these a copy looks whether it should stop.
 constexpr uint64_t kCopyBytes = 1u << 20;
 
+// Batches of so many bytes are copied with the help of others, in parts of so many.
+constexpr uint64_t kSharedFrom = 384u << 10;
+constexpr uint64_t kSharedBytes = 64u << 10;
+
 // Batches of so many bytes go past the caches.
 uint64_t StreamedFrom(Op op, const BatchOptions& options) {
   if (!options.is_cold) return kStreamBytes;
   return op == Op::kWrite ? kColdWriteBytes : kColdReadBytes;
 }
 
-// Cuts a batch into parts of at most kCopyBytes and kWindowPieces: runs of whole pieces, and
-// pieces that are larger by themselves.
-class Cutter {
- public:
-  struct Part {
-    std::span<const Piece> pieces;
-    size_t first = 0;  // of them, in the batch
-  };
+// What is copied in one go: a run of whole pieces of a batch, or a cut of one that is too large.
+struct Part {
+  size_t first = 0;  // of the pieces
+  size_t count = 1;
+  bool is_cut = false;
+  Piece cut = {};
+  uint32_t checksum = 0;  // of the cut
 
-  explicit Cutter(std::span<const Piece> pieces) : pieces_(pieces) {}
-
-  // Without pieces once all was given.
-  Part Next() {
-    const size_t first = at_;
-    if (at_ == pieces_.size()) return {};
-    if (pieces_[at_].length > kCopyBytes) return {{&cut_, Cut()}, first};
-    uint64_t room = kCopyBytes;
-    while (at_ < pieces_.size() && at_ - first < kWindowPieces && pieces_[at_].length <= room) {
-      room -= pieces_[at_++].length;
-    }
-    return {pieces_.subspan(first, at_ - first), first};
+  std::span<const Piece> Of(std::span<const Piece> pieces) const {
+    return is_cut ? std::span(&cut, 1) : pieces.subspan(first, count);
   }
-
- private:
-  // The next part of a piece that is too large: one.
-  size_t Cut() {
-    const Piece& piece = pieces_[at_];
-    const uint64_t length = std::min(kCopyBytes, piece.length - taken_);
-    cut_ = {piece.address + taken_, piece.offset + taken_, length};
-    taken_ += length;
-    if (taken_ == piece.length) {
-      ++at_;
-      taken_ = 0;
-    }
-    return 1;
+  // Where the checksums go; nowhere, if the batch has none.
+  std::span<uint32_t> Of(std::span<uint32_t> checksums) {
+    if (checksums.empty()) return {};
+    return is_cut ? std::span(&checksum, 1) : checksums.subspan(first, count);
   }
-
-  std::span<const Piece> pieces_;
-  size_t at_ = 0;
-  uint64_t taken_ = 0;  // bytes of pieces_[at_]
-  Piece cut_;
 };
+
+// At most `most_bytes` and kWindowPieces each.
+std::vector<Part> CutUp(std::span<const Piece> pieces, uint64_t most_bytes) {
+  std::vector<Part> parts;
+  for (size_t at = 0; at < pieces.size();) {
+    const Piece& piece = pieces[at];
+    const size_t first = at;
+    uint64_t room = most_bytes;
+    while (at < pieces.size() && at - first < kWindowPieces && pieces[at].length <= room) {
+      room -= pieces[at++].length;
+    }
+    if (at > first) {
+      parts.push_back({first, at - first});
+      continue;
+    }
+    for (uint64_t from = 0; from < piece.length; from += most_bytes) {
+      const uint64_t length = std::min(most_bytes, piece.length - from);
+      parts.push_back({at, 1, true, {piece.address + from, piece.offset + from, length}});
+    }
+    ++at;
+  }
+  return parts;
+}
+
+// Puts the checksums of pieces that were cut together.
+void Combine(std::span<const Part> parts, std::span<uint32_t> checksums) {
+  if (checksums.empty()) return;
+  for (const Part& part : parts) {
+    if (!part.is_cut) continue;
+    uint32_t& whole = checksums[part.first];
+    whole = Crc32cCombine(whole, part.checksum, part.cut.length);
+  }
+}
 
 }  // namespace
 
@@ -83,7 +97,7 @@ Status ShmAttachment::Execute(Op op, std::span<const Piece> pieces, const BatchO
   ShmCounters& counters = transport_->counters_;
   const uint64_t bytes = TotalBytes(pieces);
   const double start_s = counters.Start(bytes);
-  uint64_t moved = 0;
+  std::atomic<uint64_t> moved = 0;
   Status status = Copy(op, *window.value(), pieces, options, moved);
   counters.End(bytes, moved, start_s);
   if (bytes > kBriefBytes || !status.ok()) transport_->Listen();
@@ -107,20 +121,29 @@ Status ShmAttachment::Notify(std::string_view data, const BatchOptions& options)
 }
 
 Status ShmAttachment::Copy(Op op, const Window& window, std::span<const Piece> pieces,
-                           const BatchOptions& options, uint64_t& moved) const {
-  const bool is_large = TotalBytes(pieces) >= StreamedFrom(op, options);
-  const bool is_hashed = !options.checksums.empty();
+                           const BatchOptions& options, std::atomic<uint64_t>& moved) const {
+  const uint64_t bytes = TotalBytes(pieces);
+  const bool is_large = bytes >= StreamedFrom(op, options);
+  CopyTeam& team = *transport_->copy_team_;
+  const bool is_shared = bytes >= kSharedFrom && team.helpers() > 0;
   std::fill(options.checksums.begin(), options.checksums.end(), 0);
-  Cutter cutter(pieces);
-  for (auto part = cutter.Next(); !part.pieces.empty(); part = cutter.Next()) {
+  std::vector<Part> parts = CutUp(pieces, is_shared ? kSharedBytes : kCopyBytes);
+  const auto copy = [&](size_t at) -> Status {
     MC_RETURN_IF_ERROR(CheckStop(options));
-    const uint64_t before = moved;
-    const auto checksums =
-        options.checksums.subspan(is_hashed ? part.first : 0, is_hashed ? part.pieces.size() : 0);
-    const Status status = window.Move(op, part.pieces, checksums, is_large, moved);
-    transport_->counters_.Moved(op, moved - before);
-    MC_RETURN_IF_ERROR(status);
+    Part& part = parts[at];
+    uint64_t part_moved = 0;
+    Status status =
+        window.Move(op, part.Of(pieces), part.Of(options.checksums), is_large, part_moved);
+    transport_->counters_.Moved(op, part_moved);
+    moved += part_moved;
+    return status;
+  };
+  if (is_shared) {
+    MC_RETURN_IF_ERROR(team.Run(parts.size(), copy));
+  } else {
+    for (size_t at = 0; at < parts.size(); ++at) MC_RETURN_IF_ERROR(copy(at));
   }
+  Combine(parts, options.checksums);
   // What is read or announced after a batch comes after its bytes.
   std::atomic_thread_fence(op == Op::kRead ? std::memory_order_acquire : std::memory_order_release);
   return Status::Ok();

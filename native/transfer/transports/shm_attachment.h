@@ -31,7 +31,7 @@ class ShmAttachment : public Attachment, public std::enable_shared_from_this<Shm
   friend class ShmTransport;
 
   Status Copy(Op op, const Window& window, std::span<const Piece> pieces,
-              const BatchOptions& options, uint64_t& moved) const;
+              const BatchOptions& options, std::atomic<uint64_t>& moved) const;
   Status CheckStop(const BatchOptions& options) const;
 
   const uint64_t handle_;
