@@ -7,6 +7,7 @@ import random
 import time
 from array import array
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
@@ -30,14 +31,14 @@ def content(key, size):
 
 
 class Site:
-    """A node behind a relay, and a client that is cut off from the master when it is stalled."""
+    """A node behind a relay, and a client whose questions to the master can be held back."""
 
     def __init__(self):
         self.cluster = Cluster("network", nodes=0, lease_s=LEASE_S, ttl_s=2.0)
         self.lender = Lender(self.cluster.rpc, CAPACITY, self.cluster.ttl_s)
         self.cluster.await_nodes(1)
         self.link = Relay(self.cluster.rpc)
-        self.presser = self.cluster.client
+        self.presser, self.pressed = self.cluster.client, itertools.count()
         self.reader = self.cluster.new_client(timeout_s=5.0)
         self.cluster.rpc, straight = self.link.endpoint, self.cluster.rpc
         self.cut_off = self.cluster.new_client(timeout_s=5.0)
@@ -51,19 +52,26 @@ class Site:
         """
         eventually(lambda: self.presser.stats().leases == 0, "nothing else is being read")
         self.lender.relay.slow_answers(RATE)
-        with ThreadPoolExecutor(1) as pool:
+        with ThreadPoolExecutor(1) as pool, self._going_on():
             value = pool.submit(read, *arguments)
             eventually(
                 lambda: value.done() or self.presser.stats().leases == leases, "it is being read"
             )
             assert not value.done(), value
             then()
-            for number in itertools.count():
-                assert self.presser.put(f"press-{number}-{id(value)}", b"\xff" * 64 * KIB)
-                if value.done():
-                    break
-        self.lender.relay.slow_answers(float("inf"))
+            while not value.done():
+                assert self.presser.put(f"press-{next(self.pressed)}", b"\xff" * 64 * KIB)
         return value.result()
+
+    @contextmanager
+    def _going_on(self):
+        """In the end all links are as they were."""
+        try:
+            yield
+        finally:
+            self.lender.relay.slow_answers(float("inf"))
+            self.lender.relay.resume()
+            self.link.resume()
 
     def close(self):
         self.lender.relay.resume()
@@ -168,7 +176,6 @@ def test_a_link_that_stands_still_for_longer_than_a_lease_gives_all_bytes_in_the
 
 
 def await_heard_again(site):
-    site.link.resume()
     eventually(lambda: site.cut_off.put(f"again-{time.monotonic()}", b"x"), "it is heard again")
 
 
@@ -176,7 +183,7 @@ def await_heard_again(site):
 def test_a_lease_that_cannot_be_renewed_ends_in_a_miss(site, form):
     put_all(site)
     watch = Watch(site, site.cut_off)
-    assert site.read(1, FORMS[form], site.cut_off, "large", then=site.link.stall) is None
+    assert site.read(1, FORMS[form], site.cut_off, "large", then=site.link.hold_questions) is None
     await_heard_again(site)
     assert watch.counts("stale") >= 1
     assert watch.counts("corrupt") == site.presser.stats().corrupt == 0
@@ -185,7 +192,7 @@ def test_a_lease_that_cannot_be_renewed_ends_in_a_miss(site, form):
 def test_of_many_keys_whose_leases_cannot_be_renewed_each_is_right_or_a_miss(site):
     keys = put_all(site)
     watch = Watch(site, site.cut_off)
-    values = site.read(MESSAGES, site.cut_off.batch_get, keys, then=site.link.stall)
+    values = site.read(MESSAGES, site.cut_off.batch_get, keys, then=site.link.hold_questions)
     await_heard_again(site)
     pairs = zip(keys, values, strict=True)
     assert [key for key, value in pairs if value not in (None, content(key, SMALL))] == []

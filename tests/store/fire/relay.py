@@ -50,6 +50,10 @@ class Relay:
         """Questions pass, answers do not until `resume`."""
         self.answers.may_pass.clear()
 
+    def hold_questions(self):
+        """Answers pass, questions do not until `resume`."""
+        self.questions.may_pass.clear()
+
     def resume(self):
         """What was held back goes on."""
         self.questions.may_pass.set()

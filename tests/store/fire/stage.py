@@ -97,10 +97,16 @@ class Stage:
         hits = 0
         for number in range(count):
             key = f"{name}-{number}"
-            value = (client or self.client).get(key)
+            value = self._get(key, client or self.client)
             assert value in (None, content(key, FILLER)), f"{key} has other bytes"
             hits += value is not None
         return hits
+
+    def _get(self, key, client):
+        """Read it; a miss while the node is suspected for a moment is none."""
+        while (value := client.get(key)) is None and self.node.state == "suspected":
+            self.cluster.await_nodes(1)
+        return value
 
     @contextmanager
     def watched(self, name):
