@@ -25,9 +25,12 @@ SIZES = {
     "granted": MIB,  # nothing is written
     "half": MIB,  # two parts are
     "whole": MIB,  # all are
+    "replacing": MIB,  # as half, of a key that has an older value
     "committed": MIB,  # the master knows it, its answer has not been heard
     "writing": 8 * MIB,  # and will then be committed
 }
+OLD = 1000  # bytes of the older value
+UNFINISHED = ("granted", "half", "whole")
 EMPTY = (0, 0, 0)
 
 
@@ -66,13 +69,20 @@ class Scene:
     def is_right(self, step):
         return self.client.get(self.key(step)) == content(self.key(step), SIZES[step])
 
+    def is_old(self):
+        """Whether the value that was to be replaced is still there."""
+        return self.client.get(self.key("replacing")) == content(self.key("replacing"), OLD)
+
     def begin(self):
         """Let each put a new key and come to its step; a write is under way when this returns."""
         self.names += 1
         assert self.used() == EMPTY
+        assert self.client.put(self.key("replacing"), content(self.key("replacing"), OLD))
         for step, writer in self.writers.items():
-            assert writer.tell(["open_write", [self.key(step)]]) == {"value": True}
-        for step, parts in (("half", (2, 0)), ("whole", range(PARTS)), ("committed", range(PARTS))):
+            opened = writer.tell(["open_write", [self.key(step), step == "replacing"]])
+            assert opened == {"value": True}
+        half = [(step, (2, 0)) for step in ("half", "replacing")]
+        for step, parts in (*half, ("whole", range(PARTS)), ("committed", range(PARTS))):
             for part in parts:
                 assert self.writers[step].tell(["write_part", [part]]) == {"value": None}
         self.relay.hold_answers()
@@ -87,7 +97,8 @@ class Scene:
     def say_go_on(self):
         """Let each do what is left of its put."""
         self.relay.resume()
-        for step, parts in (("granted", range(PARTS)), ("half", (1, 3)), ("whole", ())):
+        rest = {"granted": range(PARTS), "half": (1, 3), "replacing": (1, 3), "whole": ()}
+        for step, parts in rest.items():
             self.writers[step].say(["write_and_commit", [[*parts]]])
 
     def hear_ends(self):
@@ -101,8 +112,9 @@ class Scene:
     def assert_nothing_is_wrong(self, stored=()):
         """Each key has its value or none; those that are stored have it."""
         for step, size in SIZES.items():
-            wanted = content(self.key(step), size)
-            assert self.client.get(self.key(step)) in (wanted, None), f"{step} has other bytes"
+            lawful = [content(self.key(step), size), None]
+            lawful += [content(self.key(step), OLD)] * (step == "replacing")
+            assert self.client.get(self.key(step)) in lawful, f"{step} has other bytes"
         wrong = [step for step in stored if not self.is_right(step)]
         assert wrong == []
         assert self.client.stats().corrupt == 0
@@ -110,7 +122,8 @@ class Scene:
     def put_again(self):
         """Let each writer put its key again, whatever came of it, and see that it is there."""
         for step, writer in self.writers.items():
-            answer = writer.tell(["put", [self.key(step), SIZES[step]]])
+            how = "upsert" if step == "replacing" else "put"
+            answer = writer.tell([how, [self.key(step), SIZES[step]]])
             assert "value" in answer, answer
         assert [step for step in SIZES if not self.is_right(step)] == []
 
@@ -145,7 +158,8 @@ def test_clients_that_die_leave_nothing_but_what_they_have_committed(scene):
     eventually(lambda: scene.client.stats().writing == 0, "what they wrote is given up")
     eventually(lambda: scene.client.stats().quarantined_bytes == 0, "they are fenced")
     scene.assert_nothing_is_wrong(stored=["committed"])
-    for step in ("granted", "half", "whole"):
+    assert scene.is_old()
+    for step in UNFINISHED:
         assert scene.client.get(scene.key(step)) is None
         assert scene.client.put(scene.key(step), content(scene.key(step), SIZES[step]))
         assert scene.is_right(step)
@@ -160,14 +174,15 @@ def test_clients_that_were_given_up_change_nothing_when_they_go_on(scene):
     for writer in scene.writers.values():
         writer.stop()
     eventually(lambda: scene.client.stats().writing == 0, "what they wrote is given up")
-    for step in ("granted", "half", "whole"):
+    for step in UNFINISHED:
         assert scene.client.put(scene.key(step), content(scene.key(step), SIZES[step]))
     for writer in scene.writers.values():
         writer.resume()
     scene.say_go_on()
     ends = scene.hear_ends()
-    assert [ends[step] for step in ("granted", "half", "whole")] == [None] * 3
-    scene.assert_nothing_is_wrong(stored=["committed", "granted", "half", "whole"])
+    assert [ends[step] for step in (*UNFINISHED, "replacing")] == [None] * 4
+    scene.assert_nothing_is_wrong(stored=["committed", *UNFINISHED])
+    assert scene.is_old()
     scene.put_again()
     scene.assert_all_comes_back()
 
@@ -209,7 +224,7 @@ def test_a_master_that_dies_ends_its_puts_and_they_can_be_made_again(scene):
     scene.cluster.master.kill()
     scene.say_go_on()
     ends = scene.hear_ends()
-    assert [ends[step] for step in ("granted", "half", "whole")] == [None] * 3
+    assert [ends[step] for step in (*UNFINISHED, "replacing")] == [None] * 4
     scene.cluster.start_master(scene.cluster.rpc)
     scene.cluster.await_nodes(1)
     scene.assert_nothing_is_wrong()

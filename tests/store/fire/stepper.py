@@ -12,7 +12,7 @@ import msgspec
 
 from mooncake_core.config import TransferConfig
 from mooncake_core.config.tables import StoreClientConfig
-from mooncake_core.store import StoreClient
+from mooncake_core.store import PutOptions, StoreClient
 from mooncake_core.transfer import TransferEngine
 from tests.store.fire.lines import answer_lines
 
@@ -36,11 +36,14 @@ class Stepper:
         """Return where others find the memory that is read into."""
         return [self.engine.endpoint, self.memory.id]
 
-    def open_write(self, key):
+    def open_write(self, key, is_upsert=False):
         """Begin to write it."""
         self.memory.buffer[:] = content(key, self.size)
         self.writer = self.client.open_write(
-            key, size_bytes=self.size, part_bytes=self.size // self.parts
+            key,
+            size_bytes=self.size,
+            part_bytes=self.size // self.parts,
+            options=PutOptions(upsert=is_upsert),
         )
         return self.writer is not None
 
@@ -62,6 +65,10 @@ class Stepper:
     def put(self, key, size):
         """Put all of an object at once."""
         return bool(self.client.put(key, content(key, size)))
+
+    def upsert(self, key, size):
+        """Put all of an object at once, whatever is there."""
+        return bool(self.client.upsert(key, content(key, size)))
 
     def open_read(self, key):
         """Lease it; how many there are."""
