@@ -22,7 +22,8 @@ class Lender:
         self.node = self.segment.id
         epoch = self.link.ask(wire.NodeHeartbeat(0)).epoch
         endpoint = self.relay.endpoint.encode()
-        assert self.link.ask(wire.register(self.node, epoch, endpoint, capacity)).is_known
+        hello = wire.register(self.node, epoch, endpoint, capacity, name=b"lender")
+        assert self.link.ask(hello).is_known
         self.thread = threading.Thread(target=self._live, args=(ttl_s / 4,))
         self.thread.start()
 

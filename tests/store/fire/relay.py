@@ -1,4 +1,4 @@
-"""A TCP relay whose connections can be stalled or slow, and nobody is told."""
+"""A TCP relay whose connections can be stalled, slow or faulty, and nobody is told."""
 
 from __future__ import annotations
 
@@ -18,10 +18,17 @@ class Flow:
         self.may_pass = threading.Event()
         self.may_pass.set()
         self.is_closed, self.turn = threading.Event(), threading.Lock()
-        self.bytes_per_s = float("inf")
+        self.bytes_per_s, self.is_faulty = float("inf"), False
 
-    def await_turn(self, size):
-        """Return when so many more bytes may pass."""
+    def pass_on(self, data):
+        """Return what arrives of it, when it may."""
+        self._await_turn(len(data))
+        if self.is_faulty and len(data) >= _SMALL:
+            middle = len(data) // 2
+            return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+        return data
+
+    def _await_turn(self, size):
         self.may_pass.wait()
         if size < _SMALL or self.bytes_per_s == float("inf"):
             return
@@ -95,8 +102,7 @@ class Relay:
     def _pass(self, source, target, flow):
         with contextlib.suppress(OSError):
             while data := source.recv(_PIECE):
-                flow.await_turn(len(data))
-                target.sendall(data)
+                target.sendall(flow.pass_on(data))
         for one in (source, target):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
