@@ -308,7 +308,7 @@ class Allocator:
 class MasterOptions:
     """What a master is told at its start."""
 
-    def __init__(self, *, epoch: int, client_ttl_s: float, lease_s: float, eviction: str = 'lru', admission: str = 'all', placement: str = 'free-ratio-first', stripe_bytes: int = 67108864, seed: int = 0, repairs: bool = True, hot_gets_per_s: float = 0.0, hot_replicas: int = 2, heat_half_life_s: float = 10.0, step_evictions: int = 2000, admission_window_s: float = 3600.0, admission_keys: int = 1048576) -> None: ...
+    def __init__(self, *, epoch: int, client_ttl_s: float, lease_s: float, eviction: str = 'lru', admission: str = 'all', placement: str = 'free-ratio-first', stripe_bytes: int = 67108864, seed: int = 0, repairs: bool = True, hot_gets_per_s: float = 0.0, hot_replicas: int = 2, heat_half_life_s: float = 10.0, step_evictions: int = 2000, admission_window_s: float = 3600.0, admission_keys: int = 1048576, max_sessions: int = 65536) -> None: ...
 
 class MasterCore:
     """The pure master, driven by the bodies of its protocol."""
@@ -362,6 +362,14 @@ class StoreNode:
 
     @property
     def id(self) -> int: ...
+
+    @property
+    def refusal(self) -> str:
+        """Why the master does not take it in, as it said last; empty: it does."""
+
+    @property
+    def has_given_up(self) -> bool:
+        """It was refused for good."""
 
     def close(self) -> None: ...
 

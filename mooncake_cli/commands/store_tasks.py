@@ -16,25 +16,33 @@ from mooncake_core.units import format_size
 if TYPE_CHECKING:
     from mooncake_core.store.tasks import StoreAdmin, TaskStatus
 
-FOREVER_S = 10 * 365 * 86_400.0
+FOREVER_S = 1e6
 
 Master: Any = typer.Option("127.0.0.1:7400", metavar="HOST:PORT", help="Where the master listens.")
 
 
 def drain(
     name: str = typer.Argument(help="Of the node, or its transfer address."),
+    *,
     master: str = Master,
     wait: bool = typer.Option(False, "--wait", help="Until it is empty; exit code 1 if not."),
-    timeout_s: float = typer.Option(FOREVER_S, min=0, show_default="none", help="Of --wait."),
+    timeout_s: float = typer.Option(
+        FOREVER_S, min=0, max=FOREVER_S, show_default="none", help="Of --wait."
+    ),
+    undo: bool = typer.Option(
+        False, "--undo", help="End its drain, also one that is done: it takes objects again."
+    ),
     as_json: bool = Json,
 ) -> None:
     """Move all that a store node holds to others, so that it may leave.
 
     Nothing is evicted for it, and nothing is lost: what has no room elsewhere stays, and the task
-    says how much. Meanwhile the node takes nothing new.
+    says how much. Meanwhile, and once it is empty, the node takes nothing new.
     """
+    if undo and wait:
+        raise typer.BadParameter("--undo is done at once; leave --wait out")
     admin = _admin(master)
-    task = admin.drain(name)
+    task = admin.undrain(name) if undo else admin.drain(name)
     status = admin.wait(task, timeout_s if wait else 0)
     _show([status], as_json=as_json)
     if wait and status.state != "done":

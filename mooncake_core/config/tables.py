@@ -184,7 +184,9 @@ class StoreConfig(Table, frozen=True):
     capacity: Size = "1 GiB"
     """DRAM lent. Taken at start-up."""
     name: Annotated[str, Meta(max_length=64)] = ""
-    """What people call it, and writers that prefer it; unique. Empty: its transfer address."""
+    """What people call it, and writers that prefer it. Unique: while another node has it, this one
+    is not taken in; if that one lives, this one ends after some seconds. Empty: its transfer
+    address."""
     domain: Annotated[str, Meta(max_length=64)] = ""
     """What fails at once with it: a host, a rack. Two copies of an object are never in one domain.
     Empty: the host."""

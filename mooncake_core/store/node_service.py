@@ -13,6 +13,7 @@ from mooncake_core.store.tasks import drain_for
 from mooncake_core.transfer import TransferEngine
 
 _log = logging.getLogger(__name__)
+_LOOK_S = 0.5  # between two looks at how the node stands with the master
 
 
 async def serve_store(
@@ -28,7 +29,8 @@ async def serve_store(
         stop: ends it.
 
     Raises:
-        ConfigError: the address cannot be bound, or there is not so much memory.
+        ConfigError: the address cannot be bound, or there is not so much memory, or the master
+            refuses the node for good: another that lives has its name.
     """
     engine = TransferEngine(config.transfer)
     try:
@@ -42,7 +44,7 @@ async def serve_store(
                 config.master,
             )
             ready({"transfer": engine.endpoint})
-            await stop.wait()
+            await _serve_until(stop, node)
             if config.drain_s > 0:
                 name = config.name or engine.endpoint
                 await loop.run_in_executor(None, _drain, config.master, name, config.drain_s)
@@ -50,6 +52,22 @@ async def serve_store(
             node.close()
     finally:
         engine.close()
+
+
+async def _serve_until(stop: asyncio.Event, node: _native.StoreNode) -> None:
+    """Wait until `stop` is set, and say meanwhile what the master has against the node."""
+    stopped = asyncio.ensure_future(stop.wait())
+    said = ""
+    try:
+        while not (await asyncio.wait({stopped}, timeout=_LOOK_S))[0]:
+            refusal = node.refusal
+            if node.has_given_up:
+                raise ConfigError(f"the master refuses this node: {refusal}")
+            if refusal not in ("", said):
+                _log.warning("the master does not take this node yet: %s", refusal)
+            said = refusal
+    finally:
+        stopped.cancel()
 
 
 def _drain(master: str, name: str, longest_s: float) -> None:

@@ -15,6 +15,7 @@ from mooncake_core.store.options import Key, check_names, check_timeout, raw
 TaskKind = Literal["copy", "move", "drain"]
 TaskState = Literal["running", "done", "failed", "cancelled"]
 _KINDS: tuple[TaskKind, ...] = ("copy", "move", "drain")
+_UNDRAIN = 3  # asked for like a task, and none
 _STATES: tuple[TaskState, ...] = ("running", "done", "failed", "cancelled")
 _POLL_S = 0.1
 
@@ -91,13 +92,23 @@ class StoreAdmin:
     def drain(self, node: str) -> int:
         """Move all that a node has to others, evicting nothing; it takes nothing new.
 
-        Once it is empty it may leave. If some has no room elsewhere the task fails and says how
-        much, and the node takes objects again. Returns the task.
+        Once it is empty it may leave, or be taken back by `undrain`. If some has no room elsewhere
+        the task fails and says how much, and the node takes objects again. Returns the task.
 
         Raises:
             StoreError: there is no such node.
         """
         return self._create("drain", b"", node, ())
+
+    def undrain(self, node: str) -> int:
+        """Let a node take objects again that is being drained, or was; returns that task.
+
+        What has moved stays where it is.
+
+        Raises:
+            StoreError: there is no such node, or it is not being drained.
+        """
+        return self._create("undrain", b"", node, ())
 
     def tasks(self) -> list[TaskStatus]:
         """Return those that run, and the last thousand that have ended."""
@@ -127,12 +138,18 @@ class StoreAdmin:
                 return status
             time.sleep(_POLL_S)
 
-    def _create(self, kind: TaskKind, key: Key, source: str, targets: Iterable[str]) -> int:
+    def _create(
+        self,
+        kind: TaskKind | Literal["undrain"],
+        key: Key,
+        source: str,
+        targets: Iterable[str],
+    ) -> int:
         check_names(targets, "targets")
         with native_errors:
             task, problem = _native.create_task(
                 self._client,
-                kind=_KINDS.index(kind),
+                kind=_UNDRAIN if kind == "undrain" else _KINDS.index(kind),
                 key=raw(key),
                 source=source,
                 targets=list(targets),

@@ -106,7 +106,8 @@ void BindMasterOptions(nb::module_& m) {
              const std::string& eviction, const std::string& admission,
              const std::string& placement, uint64_t stripe_bytes, uint64_t seed, bool repairs,
              double hot_gets_per_s, uint32_t hot_replicas, double heat_half_life_s,
-             uint32_t step_evictions, double admission_window_s, uint64_t admission_keys) {
+             uint32_t step_evictions, double admission_window_s, uint64_t admission_keys,
+             uint32_t max_sessions) {
             new (self) MasterOptions{epoch,
                                      client_ttl_s,
                                      lease_s,
@@ -120,7 +121,8 @@ void BindMasterOptions(nb::module_& m) {
                                      hot_gets_per_s,
                                      hot_replicas,
                                      heat_half_life_s,
-                                     step_evictions};
+                                     step_evictions,
+                                     max_sessions};
           },
           nb::kw_only(), nb::arg("epoch"), nb::arg("client_ttl_s"), nb::arg("lease_s"),
           nb::arg("eviction") = MasterOptions{}.eviction,
@@ -133,7 +135,8 @@ void BindMasterOptions(nb::module_& m) {
           nb::arg("heat_half_life_s") = MasterOptions{}.heat_half_life_s,
           nb::arg("step_evictions") = MasterOptions{}.step_evictions,
           nb::arg("admission_window_s") = AdmissionOptions{}.window_s,
-          nb::arg("admission_keys") = AdmissionOptions{}.keys);
+          nb::arg("admission_keys") = AdmissionOptions{}.keys,
+          nb::arg("max_sessions") = MasterOptions{}.max_sessions);
 }
 
 void BindMasterCore(nb::module_& m) {
@@ -223,6 +226,12 @@ void BindNode(nb::module_& m) {
           "epoch", [](const NodeHandle& self) { return self->epoch(); },
           "Of the master that knows this node; 0: none does.")
       .def_prop_ro("id", [](const NodeHandle& self) { return self->id(); })
+      .def_prop_ro(
+          "refusal", [](const NodeHandle& self) { return self->refusal(); },
+          "Why the master does not take it in, as it said last; empty: it does.")
+      .def_prop_ro(
+          "has_given_up", [](const NodeHandle& self) { return self->has_given_up(); },
+          "It was refused for good.")
       .def("close", NodeHandle::End<&Node::Close>);
 }
 

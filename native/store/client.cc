@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 
 #include "store/batches.h"
 
@@ -57,6 +58,8 @@ Result<std::shared_ptr<ObjectView>> Client::OpenView(std::string_view key) {
 
 Result<std::shared_ptr<Reader>> Client::OpenAs(std::span<const std::string_view> keys, Hold hold) {
   DropStaleSegments();
+  std::optional<Session::PinQuestion> question;
+  if (hold == Hold::kPinned) question.emplace(context_->session);
   for (int tries = 0; tries < kReadHellos; ++tries) {
     auto identity = context_->session.Current();
     if (!identity.ok()) return identity.status();

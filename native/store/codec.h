@@ -102,11 +102,11 @@ auto Fields(A& a, HelloReply& m) {
 }
 template <typename A>
 auto Fields(A& a, Heartbeat& m) {
-  return a(m.session, m.leases);
+  return a(m.session, m.leases, m.pins, m.pins_after, m.pins_upto);
 }
 template <typename A>
 auto Fields(A& a, HeartbeatReply& m) {
-  return a(m.is_known, m.epoch, m.ended);
+  return a(m.is_known, m.epoch, m.ended, m.last_lease);
 }
 template <typename A>
 auto Fields(A& a, PutOptions& m) {
@@ -188,7 +188,7 @@ auto Fields(A& a, NodeHeartbeat& m) {
 }
 template <typename A>
 auto Fields(A& a, NodeReply& m) {
-  return a(m.is_known, m.epoch, m.client_ttl_s, m.fence, m.orders);
+  return a(m.is_known, m.epoch, m.client_ttl_s, m.fence, m.orders, m.refusal, m.problem);
 }
 template <typename A>
 auto Fields(A& a, NodeStats& m) {

@@ -11,6 +11,7 @@ constexpr int kVainPasses = 3;   // after which a drain gives up
 constexpr double kLater_s = 0.05;
 constexpr double kNever_s = std::numeric_limits<double>::infinity();
 constexpr int kLooksAStep = 30;
+constexpr uint64_t kTaskBytes = 128;  // of one in an answer, besides its texts
 
 const char* Explain(CopyJobs::Outcome outcome) {
   switch (outcome) {
@@ -28,10 +29,11 @@ const char* Explain(CopyJobs::Outcome outcome) {
 }  // namespace
 
 TaskCreated CopyTasks::Create(const TaskCreate& event, double now_s) {
-  if (event.kind > TaskKind::kDrain) {
+  if (event.kind > TaskKind::kUndrain) {
     return {0, "a task of kind " + std::to_string(static_cast<int>(event.kind)) +
-                   " is not known; it is 0 (copy), 1 (move) or 2 (drain)"};
+                   " is not known; it is 0 (copy), 1 (move), 2 (drain) or 3 (undrain)"};
   }
+  if (event.kind == TaskKind::kUndrain) return Undrain(event.source);
   Task task{.info = {}, .started_s = now_s, .targets = {}};
   task.info.kind = event.kind;
   if (event.kind == TaskKind::kDrain) {
@@ -100,8 +102,24 @@ std::string CopyTasks::BeginDrain(const TaskCreate& event, Task& task) {
   return "";
 }
 
+TaskCreated CopyTasks::Undrain(const std::string& name) {
+  const uint32_t slot = inventory_.nodes().FindNamed(name);
+  if (slot == kNoIndex) return {0, "no node is called '" + name + "'"};
+  const auto found = draining_.find(inventory_.nodes()[slot].id);
+  if (found == draining_.end()) return {0, "node '" + name + "' is not being drained"};
+  const uint64_t id = found->second;
+  if (running_.contains(id)) {
+    jobs_.Cancel(id);
+    Close(id, TaskState::kCancelled, "");
+  } else {
+    Reopen(found->first);
+  }
+  return {id, ""};
+}
+
 Tasks CopyTasks::Query(const TaskQuery& event, double now_s) {
   Tasks answer;
+  uint64_t bytes = 0;
   const auto add = [&](uint64_t id, Task& task) {
     if (event.is_cancel && running_.contains(id)) {
       jobs_.Cancel(id);
@@ -109,7 +127,10 @@ Tasks CopyTasks::Query(const TaskQuery& event, double now_s) {
     }
     if (running_.contains(id)) Measure(task);
     task.info.age_s = now_s - task.started_s;
-    answer.tasks.push_back(task.info);
+    const TaskInfo& info = task.info;
+    bytes += kTaskBytes + info.key.size() + info.source.size() + info.problem.size();
+    answer.is_refused = answer.is_refused || bytes > kMaxAnswerBytes;
+    if (!answer.is_refused) answer.tasks.push_back(info);
   };
   if (event.tasks.empty() && !event.is_cancel) {
     for (auto& [id, task] : tasks_) add(id, task);
@@ -285,7 +306,8 @@ void CopyTasks::Ended(const CopyJobs::End& end) {
   }
 }
 
-// A node that was emptied takes nothing more; one whose draining has ended otherwise does again.
+// A node that was emptied takes nothing more, until that is undone; one whose draining has ended
+// otherwise does again.
 void CopyTasks::Close(uint64_t id, TaskState state, std::string problem) {
   Task& task = tasks_.at(id);
   Measure(task);
@@ -297,10 +319,13 @@ void CopyTasks::Close(uint64_t id, TaskState state, std::string problem) {
     tasks_.erase(over_.front());
     over_.pop_front();
   }
-  if (task.info.kind != TaskKind::kDrain || state == TaskState::kDone) return;
-  draining_.erase(task.source);
+  if (task.info.kind == TaskKind::kDrain && state != TaskState::kDone) Reopen(task.source);
+}
+
+void CopyTasks::Reopen(NodeId node) {
+  draining_.erase(node);
   NodeTable& nodes = inventory_.nodes();
-  const uint32_t slot = nodes.Find(task.source);
+  const uint32_t slot = nodes.Find(node);
   if (slot == kNoIndex || nodes[slot].state != NodeState::kDraining) return;
   nodes.SetState(slot, NodeState::kOnline);
 }

@@ -2,8 +2,9 @@
 // of a node, which evicts nothing and loses nothing. Pure.
 //
 // Thread safety: none; one owner.
-// Invariants: a node drains for as long as a task of it runs, and after one that emptied it; it has
-// one such task at most. Of tasks that have ended the last kRemembered are known.
+// Invariants: a node drains for as long as a task of it runs, and after one that emptied it until
+// that is undone; it has one such task at most. Of tasks that have ended the last kRemembered are
+// known.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ class CopyTasks {
 
   CopyTasks(Inventory& inventory, CopyJobs& jobs) : inventory_(inventory), jobs_(jobs) {}
 
-  // Draining a node that drains already gives the task that does it.
+  // Draining a node that drains already gives the task that does it, undraining the one that did.
   TaskCreated Create(const TaskCreate& event, double now_s);
   Tasks Query(const TaskQuery& event, double now_s);
 
@@ -57,6 +58,8 @@ class CopyTasks {
   };
   std::string Begin(const TaskCreate& event, Task& task);
   std::string BeginDrain(const TaskCreate& event, Task& task);
+  TaskCreated Undrain(const std::string& name);
+  void Reopen(NodeId node);
   void Close(uint64_t id, TaskState state, std::string problem);
   void Copy(uint64_t id, Task& task, double now_s);
   void Drain(uint64_t id, Task& task, int& steps, double now_s);

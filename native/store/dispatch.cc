@@ -15,7 +15,11 @@ size_t CountOf(const M& message) {
   } else if constexpr (requires { message.keys; }) {
     return message.keys.size();
   }
-  if constexpr (requires { message.leases; }) return message.leases.size();
+  if constexpr (requires { message.pins; }) {
+    return std::max(message.leases.size(), message.pins.size());
+  } else if constexpr (requires { message.leases; }) {
+    return message.leases.size();
+  }
   if constexpr (requires { message.tasks; }) return message.tasks.size();
   return 0;
 }
@@ -30,6 +34,22 @@ Result<M> DecodeBatch(std::span<const uint8_t> body) {
                     "; at most " + std::to_string(kMaxBatch) + " go into one, make several of it");
 }
 
+// An answer that is none: it would be without bound and was not even made, or there may be no more.
+template <typename R>
+Status CheckReply(const R& reply, size_t count) {
+  if constexpr (requires { reply.is_refused; }) {
+    if (reply.is_refused) {
+      return {Code::kInvalidArgument, "the answer to a list of " + std::to_string(count) +
+                                          " takes more than 48 MiB; ask for fewer at once"};
+    }
+  } else if constexpr (requires { reply.is_full; }) {
+    if (reply.is_full) {
+      return {Code::kUnavailable, "it has as many clients as it takes; try again later"};
+    }
+  }
+  return Status::Ok();
+}
+
 // Decodes an M, hands it to `handle`, and encodes what that returns.
 template <typename M, typename F>
 Status Answer(std::span<const uint8_t> body, std::vector<uint8_t>& answer, F handle) {
@@ -38,7 +58,9 @@ Status Answer(std::span<const uint8_t> body, std::vector<uint8_t>& answer, F han
   if constexpr (std::is_void_v<decltype(handle(message.value()))>) {
     handle(message.value());
   } else {
-    Encode(handle(message.value()), answer);
+    const auto reply = handle(message.value());
+    MC_RETURN_IF_ERROR(CheckReply(reply, CountOf(message.value())));
+    Encode(reply, answer);
   }
   return Status::Ok();
 }

@@ -19,6 +19,7 @@ Tasks MasterCore::Step(const TaskQuery& event, double now_s) {
 }
 
 void MasterCore::WorkOnCopies(int& steps) {
+  if (inventory_.nodes().TakeOpened()) upkeep_.NodeCame();
   EndCopies();
   jobs_.Work(steps);
   EndCopies();

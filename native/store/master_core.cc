@@ -59,12 +59,18 @@ HelloReply MasterCore::Step(const Hello& event, double now_s) {
   now_s = Advance(now_s);
   EndSession(event.previous);
   Work(settle_steps());
-  HelloReply reply{false, event.session, options_.epoch, options_.client_ttl_s, options_.lease_s};
+  HelloReply reply{sessions_.size() >= options_.max_sessions,
+                   false,
+                   event.session,
+                   options_.epoch,
+                   options_.client_ttl_s,
+                   options_.lease_s};
   // Id 0 names nobody, so that no node could fence it.
   reply.is_fenced = event.peer_id == 0 || fenced_peers_.Contains(event.peer_id);
-  if (!reply.is_fenced) {
+  if (!reply.is_fenced && !reply.is_full) {
     Session& session = sessions_[event.session];
     session.peer_id = event.peer_id;
+    session.puts.seed = options_.seed;
     if (event.host_id.size() <= kMaxNameBytes) session.host_id = event.host_id;
     session.seen_s = now_s;
   }
@@ -73,8 +79,8 @@ HelloReply MasterCore::Step(const Hello& event, double now_s) {
 
 HeartbeatReply MasterCore::Step(const Heartbeat& event, double now_s) {
   now_s = Advance(now_s);
-  const Session* session = Known(event.session, now_s);
-  HeartbeatReply reply{session != nullptr, options_.epoch, {}};
+  Session* session = Known(event.session, now_s);
+  HeartbeatReply reply{session != nullptr, options_.epoch, {}, last_lease_};
   if (session == nullptr) return reply;
   for (const uint64_t id : event.leases) {
     if (!session->leases.contains(id)) {
@@ -86,6 +92,7 @@ HeartbeatReply MasterCore::Step(const Heartbeat& event, double now_s) {
     lease.end_s = now_s + options_.lease_s;
     leases_by_end_.splice(leases_by_end_.end(), leases_by_end_, lease.by_end);
   }
+  EndLostPins(*session, event);
   return reply;
 }
 
@@ -197,6 +204,7 @@ void MasterCore::Work(int steps) {
 bool MasterCore::has_background() const {
   if (inventory_.has_work() || !ended_.empty() || !ended_leases_.empty()) return true;
   if (jobs_.has_work() || tasks_.has_work(now_s_) || upkeep_.has_work()) return true;
+  if (inventory_.nodes().has_opened()) return true;
   if (!soft_pins_.empty() && soft_pins_.begin()->first < now_s_) return true;
   if (!asked_.empty() && asked_.front().at_s + options_.lease_s < now_s_) return true;
   return !leases_by_end_.empty() && leases_.at(leases_by_end_.front()).end_s < now_s_;

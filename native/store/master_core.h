@@ -105,11 +105,14 @@ class MasterCore {
     uint32_t number = 0;  // of the object, + 1
     bool is_set() const { return number != 0; }
   };
+  // Ids are the clients' own. The seed keeps them from choosing some that collide.
   struct Puts {
-    GrowingTable<PutSlot, 6> table;
+    uint64_t seed = 0;
+    GrowingTable<PutSlot, 6> table{};
 
-    static uint32_t HashOf(uint64_t put_id) {
-      return static_cast<uint32_t>(MixWords(put_id ^ 0x9e3779b97f4a7c15, 0xd1b54a32d192ed03));
+    uint32_t HashOf(uint64_t put_id) const {
+      constexpr uint64_t kFirst = 0x9e3779b97f4a7c15, kSecond = 0xd1b54a32d192ed03;
+      return static_cast<uint32_t>(MixWords(put_id ^ seed, MixWords(seed ^ kFirst, kSecond) | 1));
     }
     uint32_t Find(uint64_t put_id) const;
     void Insert(uint64_t put_id, uint32_t index) {
@@ -126,6 +129,7 @@ class MasterCore {
     bool has_pinned = false;
     Puts puts;
     std::unordered_set<uint64_t> leases;
+    std::set<uint64_t> pins;               // of the leases
     RecentIds early_aborts{kEarlyAborts};  // ids whose abort overtook their start
   };
   // A session that is gone; its puts and leases follow.
@@ -200,6 +204,7 @@ class MasterCore {
   LookupReply::Item Found(uint32_t index, LookupReply& reply);
   uint64_t AddLease(const Lookup& event, double now_s);
   void EndLeases(Session& session, std::span<const uint64_t> leases);
+  void EndLostPins(Session& session, const Heartbeat& event);
   void EndLease(uint64_t lease);
   void Orphan(uint64_t lease, uint64_t peer_id);
   // Appends where an object's copies are; gives how many.
@@ -217,6 +222,7 @@ class MasterCore {
 
   // master_nodes.cc
   NodeReply Answer(const NodeRecord& node);
+  NodeReply Refuse(NodeRefusal refusal, std::string problem) const;
   void EndPins(NodeRecord::Quarantine& quarantine);
   void LoseNode(uint32_t slot);
   void TickNodes(double now_s);

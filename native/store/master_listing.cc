@@ -6,8 +6,13 @@
 namespace mooncake::store {
 namespace {
 
-constexpr uint32_t kScanned = 2048;             // records a page at most
-constexpr uint64_t kMaxPageBytes = 8ull << 20;  // of keys and groups
+constexpr uint32_t kScanned = 2048;  // records a page at most
+constexpr uint64_t kMaxPageBytes = 8ull << 20;
+
+// On the wire, at most.
+uint64_t BytesOf(const ObjectInfo& info) {
+  return 64 + info.key.size() + info.group.size() + 9 * info.copies.size();
+}
 
 }  // namespace
 
@@ -44,6 +49,7 @@ Objects MasterCore::Step(const Describe& event) {
   Objects answer;
   ++last_answer_;
   Near(event.keys);
+  uint64_t bytes = 0;
   for (size_t at = 0; at < event.keys.size(); ++at) {
     const uint32_t index =
         inventory_.Find(event.keys[at], static_cast<uint32_t>(hashes_[at] >> 32));
@@ -52,6 +58,9 @@ Objects MasterCore::Step(const Describe& event) {
     } else {
       answer.objects.emplace_back().key = event.keys[at];
     }
+    bytes += BytesOf(answer.objects.back());
+    if (bytes > kMaxAnswerBytes)
+      return {.is_refused = true, .cursor = 0, .nodes = {}, .objects = {}};
   }
   return answer;
 }
@@ -70,7 +79,7 @@ Objects MasterCore::Step(const List& event) {
     if (object.state != ObjectState::kCommitted || inventory_.IsDying(object)) continue;
     if (!object.key().starts_with(event.prefix)) continue;
     answer.objects.push_back(InfoOf(index, answer));
-    bytes += answer.objects.back().key.size() + answer.objects.back().group.size();
+    bytes += BytesOf(answer.objects.back());
   }
   answer.cursor = at < objects.record_count() ? at : 0;
   return answer;

@@ -7,8 +7,6 @@
 namespace mooncake::store {
 namespace {
 
-constexpr uint64_t kMaxAnswerBytes = 48u << 20;  // with room for the frame
-
 uint64_t AnswerBytes(const LookupReply& reply) {
   return 48 * reply.items.size() + 4 * reply.checksums.size() + 12 * reply.placements.size() +
          (kMaxNameBytes + 16) * reply.nodes.size();
@@ -112,9 +110,13 @@ uint64_t MasterCore::AddLease(const Lookup& event, double now_s) {
   lease.is_pin = event.is_pin;
   lease.end_s = now_s + options_.lease_s;
   lease.objects = found_;
-  if (!event.is_pin) lease.by_end = leases_by_end_.insert(leases_by_end_.end(), id);
   Session& session = sessions_.at(event.session);
   session.leases.insert(id);
+  if (event.is_pin) {
+    session.pins.insert(id);
+  } else {
+    lease.by_end = leases_by_end_.insert(leases_by_end_.end(), id);
+  }
   session.has_pinned = session.has_pinned || event.is_pin;
   return id;
 }
@@ -160,9 +162,23 @@ void MasterCore::Step(const Release& event, double now_s) {
 
 void MasterCore::EndLeases(Session& session, std::span<const uint64_t> leases) {
   for (const uint64_t lease : leases) {
-    if (session.leases.erase(lease) > 0) ended_leases_.push_back(lease);
+    if (session.leases.erase(lease) == 0) continue;
+    session.pins.erase(lease);
+    ended_leases_.push_back(lease);
   }
   if (!leases.empty()) Work(settle_steps());
+}
+
+// Of very many some are left to the next heartbeat.
+void MasterCore::EndLostPins(Session& session, const Heartbeat& event) {
+  const std::unordered_set<uint64_t> held(event.pins.begin(), event.pins.end());
+  std::vector<uint64_t> lost;
+  auto pin = session.pins.upper_bound(event.pins_after);
+  for (; pin != session.pins.end() && *pin <= event.pins_upto; ++pin) {
+    if (!held.contains(*pin)) lost.push_back(*pin);
+    if (lost.size() == kMaxBatch) break;
+  }
+  EndLeases(session, lost);
 }
 
 std::vector<bool> MasterCore::Exists(std::span<const std::string_view> keys) {

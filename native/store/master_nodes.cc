@@ -2,18 +2,36 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/socket.h"
 #include "store/master_core.h"
 
 namespace mooncake::store {
 namespace {
 
-// A node that is silent is suspected after the time to live, and lost after so many of them.
-constexpr double kLostAfter = 2;
+// What cannot be in what a node says of itself; empty: it is fine.
+std::string ProblemWith(const NodeRegister& event) {
+  for (const std::string* text : {&event.endpoint, &event.host_id, &event.name, &event.domain}) {
+    if (text->size() <= kMaxNameBytes) continue;
+    return "an endpoint, a host id, a name or a domain of " + std::to_string(text->size()) +
+           " bytes; at most " + std::to_string(kMaxNameBytes) + " will do";
+  }
+  if (const auto address = ParseAddress(event.endpoint); !address.ok()) {
+    return "its endpoint " + address.status().message();
+  }
+  if (event.node == 0) return "node 0 names nobody; choose another number";
+  if (event.capacity_bytes >= Allocator::kGranularity && event.capacity_bytes <= kMaxNodeBytes) {
+    return "";
+  }
+  return "it lends " + std::to_string(event.capacity_bytes) + " bytes; from " +
+         std::to_string(Allocator::kGranularity) + " to " + std::to_string(kMaxNodeBytes) +
+         " will do";
+}
 
 }  // namespace
 
 NodeReply MasterCore::Answer(const NodeRecord& node) {
-  NodeReply reply{true, options_.epoch, options_.client_ttl_s, {}, {}};
+  NodeReply reply = Refuse(NodeRefusal::kNone, "");
+  reply.is_known = true;
   for (const auto& [peer_id, quarantine] : node.quarantine) {
     if (reply.fence.size() == kMaxBatch) break;  // more are asked for once these are fenced
     reply.fence.push_back(peer_id);
@@ -22,15 +40,18 @@ NodeReply MasterCore::Answer(const NodeRecord& node) {
   return reply;
 }
 
+NodeReply MasterCore::Refuse(NodeRefusal refusal, std::string problem) const {
+  return {false, options_.epoch, options_.client_ttl_s, {}, {}, refusal, std::move(problem)};
+}
+
 NodeReply MasterCore::Step(const NodeRegister& event, double now_s) {
   now_s = Advance(now_s);
-  const bool is_named = event.node != 0 && event.endpoint.size() <= kMaxNameBytes &&
-                        event.host_id.size() <= kMaxNameBytes &&
-                        event.name.size() <= kMaxNameBytes && event.domain.size() <= kMaxNameBytes;
-  const bool is_welcome =
-      is_named && event.epoch == options_.epoch && !lost_nodes_.Contains(event.node) &&
-      event.capacity_bytes >= Allocator::kGranularity && event.capacity_bytes <= kMaxNodeBytes;
-  if (!is_welcome) return {false, options_.epoch, options_.client_ttl_s, {}, {}};
+  if (std::string problem = ProblemWith(event); !problem.empty()) {
+    return Refuse(NodeRefusal::kInvalid, std::move(problem));
+  }
+  if (event.epoch != options_.epoch || lost_nodes_.Contains(event.node)) {
+    return Refuse(NodeRefusal::kNone, "");
+  }
   NodeTable& nodes = inventory_.nodes();
   if (nodes.Find(event.node) != kNoIndex) return Step(NodeHeartbeat{event.node, {}, {}}, now_s);
   // One engine lends one segment: whoever had this address has taken new memory, or died.
@@ -38,9 +59,14 @@ NodeReply MasterCore::Step(const NodeRegister& event, double now_s) {
     if (nodes[slot].is_there() && nodes[slot].endpoint == event.endpoint) LoseNode(slot);
   }
   Work(settle_steps());
+  const std::string& name = event.name.empty() ? event.endpoint : event.name;
+  if (const uint32_t slot = nodes.FindNamed(name); slot != kNoIndex) {
+    return Refuse(NodeRefusal::kNameTaken, "the name '" + name + "' is taken by the node at " +
+                                               nodes[slot].endpoint +
+                                               "; stop that one, or give this one another name");
+  }
   NodeRecord& node = nodes[nodes.Add(event, now_s)];
-  node.lost_s = now_s + kLostAfter * options_.client_ttl_s;
-  upkeep_.NodeCame();
+  node.lost_s = now_s + kNodeLostAfter * options_.client_ttl_s;
   return Answer(node);
 }
 
@@ -48,13 +74,13 @@ NodeReply MasterCore::Step(const NodeHeartbeat& event, double now_s) {
   now_s = Advance(now_s);
   NodeTable& nodes = inventory_.nodes();
   const uint32_t slot = nodes.Find(event.node);
-  if (slot == kNoIndex) return {false, options_.epoch, options_.client_ttl_s, {}, {}};
+  if (slot == kNoIndex) return Refuse(NodeRefusal::kNone, "");
   NodeRecord& node = nodes[slot];
   if (node.state == NodeState::kSuspected) {
     nodes.SetState(slot, tasks_.IsDraining(node.id) ? NodeState::kDraining : NodeState::kOnline);
   }
   node.seen_s = now_s;
-  node.lost_s = now_s + kLostAfter * options_.client_ttl_s;
+  node.lost_s = now_s + kNodeLostAfter * options_.client_ttl_s;
   for (const uint64_t peer_id : event.fenced) {
     const auto found = node.quarantine.find(peer_id);
     if (found == node.quarantine.end()) continue;

@@ -26,6 +26,7 @@ struct MasterOptions {
   // Of one message, at most; all else that may take long is cut in proportion. 2,000 take a
   // millisecond or so.
   uint32_t step_evictions = 2000;
+  uint32_t max_sessions = 65'536;  // further clients are refused
 };
 
 // kInvalidArgument, which says what there is, for a name that is not known.

@@ -25,6 +25,9 @@ inline constexpr uint64_t kMaxObjectBytes = 1ull << 48;
 inline constexpr uint64_t kMaxExtents = 4096;  // of an object, in all its copies
 inline constexpr uint64_t kMaxNodeBytes = 1ull << 50;
 inline constexpr size_t kMaxNameBytes = 256;  // of an endpoint, a host id, a node or a domain
+inline constexpr uint64_t kMaxAnswerBytes = 48u << 20;  // with room for the frame
+// A node that is silent is suspected after the time to live, and lost after so many of them.
+inline constexpr double kNodeLostAfter = 2;
 
 // A node is named by its segment: a node that takes new memory is another node.
 using NodeId = uint64_t;
@@ -51,6 +54,7 @@ struct Hello {
   std::string host_id;     // where it runs; for local-first placement
 };
 struct HelloReply {
+  bool is_full = false;    // as many sessions as may be are there; not on the wire, but an error
   bool is_fenced = false;  // this peer id was revoked: rotate and say hello again
   SessionId session = 0;
   uint64_t epoch = 0;
@@ -58,14 +62,21 @@ struct HelloReply {
   double lease_s = 0;
 };
 
+// A pin whose number the client never heard (its answer was lost) would have no end. So the client
+// lists those that it has, as far as the answer to its last heartbeat said that numbers were given,
+// and at a moment when no pin of its own is being asked for: what is missing then is nobody's.
 struct Heartbeat {
   SessionId session = 0;
   std::vector<uint64_t> leases;  // to renew
+  std::vector<uint64_t> pins;    // all that it has, with numbers above the first
+  uint64_t pins_after = 0;       // of these,
+  uint64_t pins_upto = 0;        // up to and with the second; 0: nothing is said of pins
 };
 struct HeartbeatReply {
   bool is_known = false;  // false: say hello again
   uint64_t epoch = 0;
   std::vector<uint64_t> ended;  // leases that could not be renewed
+  uint64_t last_lease = 0;      // the last number that was given
 };
 
 enum class Pin : uint8_t {
@@ -220,7 +231,8 @@ struct List {
   std::string_view prefix{};
 };
 struct Objects {
-  uint64_t cursor = 0;             // 0: that was all
+  bool is_refused = false;  // the answer would not fit a frame; not on the wire, but an error
+  uint64_t cursor = 0;      // 0: that was all
   std::vector<std::string> nodes;  // names
   std::vector<ObjectInfo> objects;
 };
@@ -231,16 +243,18 @@ struct SetPin {
   std::vector<std::string_view> keys;
 };
 
-enum class TaskKind : uint8_t { kCopy = 0, kMove = 1, kDrain = 2 };
+// kUndrain is no task of its own: it ends the drain of a node, which may have emptied it already,
+// and the node takes objects again.
+enum class TaskKind : uint8_t { kCopy = 0, kMove = 1, kDrain = 2, kUndrain = 3 };
 enum class TaskState : uint8_t { kRunning = 0, kDone = 1, kFailed = 2, kCancelled = 3 };
 struct TaskCreate {
   TaskKind kind = TaskKind::kCopy;
   std::string_view key{};            // copy and move
-  std::string source;                // move and drain: the node's name
+  std::string source;                // move, drain and undrain: the node's name
   std::vector<std::string> targets;  // copy and move: names; empty: where placement wants it
 };
 struct TaskCreated {
-  uint64_t task = 0;    // 0: refused
+  uint64_t task = 0;    // 0: refused; of an undrain the drain that it has ended
   std::string problem;  // why
 };
 struct TaskQuery {
@@ -258,6 +272,7 @@ struct TaskInfo {
   std::string problem;  // why it failed, or what it waits for
 };
 struct Tasks {
+  bool is_refused = false;  // the answer would not fit a frame; not on the wire, but an error
   std::vector<TaskInfo> tasks;
 };
 
@@ -266,7 +281,7 @@ struct NodeRegister {
   uint64_t epoch = 0;  // the one that the segment was made for
   std::string endpoint;
   std::string host_id;
-  std::string name;    // unique; empty: the endpoint
+  std::string name;    // unique among the nodes that are not lost; empty: the endpoint
   std::string domain;  // no two copies of an object in one; empty: the host id
   uint64_t capacity_bytes = 0;
 };
@@ -291,12 +306,19 @@ struct NodeHeartbeat {
   std::vector<uint64_t> fenced;      // peer ids that are fully fenced here
   std::vector<CopyResult> finished;  // repeated until the order is not in the answer any more
 };
+enum class NodeRefusal : uint8_t {
+  kNone = 0,
+  kNameTaken = 1,  // by a node with another endpoint: once that one is lost, it is free
+  kInvalid = 2,    // what it says of itself cannot be
+};
 struct NodeReply {
-  bool is_known = false;  // false: take new memory and register it
+  bool is_known = false;  // false: take new memory and register it, unless it was refused
   uint64_t epoch = 0;
   double client_ttl_s = 0;
   std::vector<uint64_t> fence;    // peer ids to fence; repeated until they are in `fenced`
   std::vector<CopyOrder> orders;  // repeated until they are in `finished`
+  NodeRefusal refusal = NodeRefusal::kNone;
+  std::string problem;  // what was refused, and what would be right
 };
 
 enum class NodeState : uint8_t { kOnline = 0, kSuspected = 1, kDraining = 2 };

@@ -11,6 +11,9 @@ namespace {
 constexpr double kCall_s = 2;      // the longest that a heartbeat waits for its answer
 constexpr double kFence_s = 0.25;  // the longest that one fence holds up the others
 constexpr double kRetry_s = 0.2;   // first pause while the master is away; doubles up to 1 s
+// For how long a name may be taken by a node that is dead: until it is lost, and as long again for
+// a master that stands still now and then, and for the pauses here.
+double PatienceFor(double client_ttl_s) { return 2 * kNodeLostAfter * client_ttl_s + 2; }
 
 }  // namespace
 
@@ -61,6 +64,16 @@ NodeId Node::id() const {
   return segment_ == nullptr ? 0 : segment_->id();
 }
 
+std::string Node::refusal() const {
+  std::lock_guard lock(mutex_);
+  return refusal_;
+}
+
+bool Node::has_given_up() const {
+  std::lock_guard lock(mutex_);
+  return has_given_up_;
+}
+
 // Drops the old segment before it takes the new one, so that both need not fit.
 Status Node::TakeMemory() {
   std::shared_ptr<Segment> old;
@@ -79,6 +92,7 @@ Status Node::TakeMemory() {
   std::lock_guard lock(mutex_);
   segment_ = std::move(segment).value();
   is_virgin_ = true;
+  refused_by_ = 0;
   return Status::Ok();
 }
 
@@ -90,8 +104,8 @@ void Node::Run() {
     pause_s = status.ok() ? kRetry_s : std::min(pause_s * 2, 1.0);
     const std::chrono::duration<double> wait(status.ok() ? period_s_ : pause_s);
     // A fence or a copy that is done is reported at once: others wait for it.
-    changed_.wait_for(lock, wait, [&] { return is_closed_ || has_news_; });
-    if (is_closed_) return;
+    changed_.wait_for(lock, wait, [&] { return is_closed_ || has_news_ || has_given_up_; });
+    if (is_closed_ || has_given_up_) return;
   }
 }
 
@@ -106,14 +120,15 @@ Status Node::Exchange() {
     has_news_ = false;
   }
   auto reply = master_.Call<NodeReply>(MessageType::kNodeHeartbeat, beat, Deadline::After(kCall_s));
-  if (!reply.ok()) return reply.status();
+  if (!reply.ok()) return Unreached(reply.status());
   if (!reply.value().is_known) return Announce(reply.value().epoch);
   Obey(std::move(reply).value());
   return Status::Ok();
 }
 
 Status Node::Announce(uint64_t epoch) {
-  if (!is_virgin_ || segment_ == nullptr) MC_RETURN_IF_ERROR(TakeMemory());
+  const bool is_others = refused_by_ != 0 && refused_by_ != epoch;
+  if (!is_virgin_ || is_others || segment_ == nullptr) MC_RETURN_IF_ERROR(TakeMemory());
   is_virgin_ = false;
   const NodeRegister hello{.node = segment_->id(),
                            .epoch = epoch,
@@ -123,12 +138,35 @@ Status Node::Announce(uint64_t epoch) {
                            .domain = options_.domain,
                            .capacity_bytes = segment_->size_bytes()};
   auto reply = master_.Call<NodeReply>(MessageType::kNodeRegister, hello, Deadline::After(kCall_s));
-  if (!reply.ok()) return reply.status();
-  if (!reply.value().is_known) return {Code::kUnavailable, "the master refused this node"};
+  if (!reply.ok()) return Unreached(reply.status());
+  if (!reply.value().is_known) return Refused(reply.value());
   std::lock_guard lock(mutex_);
   epoch_ = reply.value().epoch;
   period_s_ = reply.value().client_ttl_s / 4;
+  refusal_.clear();
+  patience_.reset();
   return Status::Ok();
+}
+
+// Nobody may have the segment from a master that refused it, so that it can be offered again.
+Status Node::Refused(const NodeReply& reply) {
+  std::lock_guard lock(mutex_);
+  refusal_ = reply.problem;
+  if (reply.refusal == NodeRefusal::kNameTaken) {
+    is_virgin_ = true;
+    refused_by_ = reply.epoch;
+    if (!patience_) patience_ = Deadline::After(PatienceFor(reply.client_ttl_s));
+  }
+  has_given_up_ = reply.refusal == NodeRefusal::kInvalid || (patience_ && patience_->passed());
+  return {Code::kUnavailable, "the master refused this node: " + reply.problem};
+}
+
+// While the master is away nobody is refused.
+Status Node::Unreached(Status status) {
+  std::lock_guard lock(mutex_);
+  refusal_.clear();
+  patience_.reset();
+  return status;
 }
 
 void Node::Obey(NodeReply reply) {

@@ -42,6 +42,7 @@ uint32_t NodeTable::Add(const NodeRegister& event, double now_s) {
   MC_CHECK(policy.ok(), "%s", policy.status().message().c_str());
   node.policy = std::move(policy).value();
   slot_of_[event.node] = slot;
+  has_opened_ = true;
   views_[slot] = {true, 0,        0, node.allocator->capacity_bytes(), node.allocator->free_bytes(),
                   0,    node.name};
   Renumber();
@@ -60,6 +61,7 @@ void NodeTable::Renumber() {
 }
 
 void NodeTable::SetState(uint32_t slot, NodeState state) {
+  has_opened_ = has_opened_ || (state == NodeState::kOnline && !views_[slot].is_open);
   nodes_[slot].state = state;
   views_[slot].is_open = state == NodeState::kOnline;
 }

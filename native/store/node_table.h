@@ -14,6 +14,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "policy/eviction.h"
@@ -79,6 +80,9 @@ class NodeTable {
   void Doubt(uint32_t slot, double until_s);
   void EndDoubts(double now_s);
   bool has_doubts() const { return !doubted_.empty(); }
+  // Some node takes objects that did not when this was asked last.
+  bool TakeOpened() { return std::exchange(has_opened_, false); }
+  bool has_opened() const { return has_opened_; }
   // It is found and used no more; its blocks are to be freed one by one.
   void Lose(uint32_t slot);
   // REQUIRES: it was lost, and all of its blocks are free.
@@ -118,6 +122,7 @@ class NodeTable {
   std::vector<NodeView> views_;
   std::unordered_map<NodeId, uint32_t> slot_of_;
   std::unordered_map<std::string, uint32_t> hosts_;
+  bool has_opened_ = false;
   std::deque<uint32_t> lost_;
   std::deque<Doubted> doubted_;  // each node once, about in order of time
 };

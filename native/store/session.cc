@@ -86,6 +86,7 @@ Result<Session::Identity> Session::SayHello(Deadline deadline) {
     released_.clear();
     released_pins_.clear();
     aborts_.clear();
+    last_lease_ = 0;
     return identity_;
   }
   return Status(Code::kFenced, "the master refuses every peer id of this process as fenced");
@@ -126,6 +127,16 @@ void Session::Release(SessionId id, uint64_t lease) {
 std::vector<uint64_t> Session::TakeReleased(SessionId id) {
   std::lock_guard lock(mutex_);
   return identity_.id == id ? TakeSome(released_) : std::vector<uint64_t>();
+}
+
+Session::PinQuestion::PinQuestion(Session& session) : session_(session) {
+  std::lock_guard lock(session_.mutex_);
+  ++session_.pin_questions_;
+}
+
+Session::PinQuestion::~PinQuestion() {
+  std::lock_guard lock(session_.mutex_);
+  --session_.pin_questions_;
 }
 
 void Session::AbortLater(SessionId id, PutAbort::Item put) {
@@ -201,20 +212,40 @@ Status Session::Beat() {
   for (size_t at = 0; at < beats.size(); ++at) {
     Renew(beats[at].leases, replies.value()[at].ended, now_s + identity.lease_s);
   }
+  {
+    std::lock_guard lock(mutex_);
+    if (identity_.id == identity.id) last_lease_ = replies.value().back().last_lease;
+  }
   SendAborts(identity);
   return Status::Ok();
 }
 
 // What is to be said, at least that this process is there.
 std::vector<Heartbeat> Session::Beats(SessionId id, double now_s) const {
-  std::vector<Heartbeat> beats{{id, {}}};
+  std::vector<Heartbeat> beats{{id, {}, {}, 0, 0}};
   std::lock_guard lock(mutex_);
   for (const auto& [lease, clock] : leases_) {
     if (clock->is_pin || clock->end_s.load() <= now_s) continue;
-    if (beats.back().leases.size() == kMaxBatch) beats.push_back({id, {}});
+    if (beats.back().leases.size() == kMaxBatch) beats.push_back({id, {}, {}, 0, 0});
     beats.back().leases.push_back(lease);
   }
+  if (last_lease_ != 0 && pin_questions_ == 0) ListPins(beats);
   return beats;
+}
+
+// Each message says all there is in a range of numbers.
+void Session::ListPins(std::vector<Heartbeat>& beats) const {
+  size_t at = 0;
+  for (const auto& [lease, clock] : leases_) {
+    if (!clock->is_pin || lease > last_lease_) continue;
+    if (beats[at].pins.size() == kMaxBatch) {
+      const uint64_t last = beats[at].pins_upto = beats[at].pins.back();
+      if (++at == beats.size()) beats.push_back({beats[0].session, {}, {}, 0, 0});
+      beats[at].pins_after = last;
+    }
+    beats[at].pins.push_back(lease);
+  }
+  beats[at].pins_upto = last_lease_;
 }
 
 void Session::Renew(std::span<const uint64_t> leases, std::span<const uint64_t> ended,

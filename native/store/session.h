@@ -62,6 +62,18 @@ class Session {
   // What is to be said to have been released, by whoever says it: as much as a message takes.
   std::vector<uint64_t> TakeReleased(SessionId id);
 
+  // While one lives a pin is being asked for, which Hold was not told of yet.
+  class PinQuestion {
+   public:
+    explicit PinQuestion(Session& session);
+    ~PinQuestion();
+    PinQuestion(const PinQuestion&) = delete;
+    PinQuestion& operator=(const PinQuestion&) = delete;
+
+   private:
+    Session& session_;
+  };
+
   // A put whose end the master may not have heard of. Said by the heartbeat until it is heard.
   void AbortLater(SessionId id, PutAbort::Item put);
 
@@ -80,6 +92,7 @@ class Session {
   void Run();
   Status Beat();
   std::vector<Heartbeat> Beats(SessionId id, double now_s) const;
+  void ListPins(std::vector<Heartbeat>& beats) const;
   void Renew(std::span<const uint64_t> leases, std::span<const uint64_t> ended, double end_s);
   void SendReleased();
   void SendAborts(const Identity& identity);
@@ -100,6 +113,8 @@ class Session {
   std::vector<uint64_t> released_;
   std::vector<uint64_t> released_pins_;  // that the master may not have heard of
   bool is_release_due_ = false;          // the thread will say it soon
+  int pin_questions_ = 0;                // under way
+  uint64_t last_lease_ = 0;              // that the master gave before its last heartbeat's answer
   std::vector<PutAbort::Item> aborts_;
 
   std::thread thread_;

@@ -138,6 +138,42 @@ TEST(ReaderOfAnEarlierMasterDoesNotEndTheLeaseOfALaterOne) {
   EXPECT(late->Validity().ok());
 }
 
+TEST(PinWhoseAnswerWasLostEndsAndThoseThatAreKnownDoNot) {
+  const auto server = MasterServer::Start("127.0.0.1:0", {kEpoch, 0.4, 1}).value();
+  const auto node = Node::Start(Engine::Create({}).value(), {server->endpoint(), 1 << 20}).value();
+  Client client(Engine::Create({}).value(), {server->endpoint(), 1, 5});
+  const uint64_t value = 5;
+  const Registration registered(client.engine(), &value, sizeof value);
+  const Client::PutItem item{"key", sizeof value};
+  const Range range{reinterpret_cast<uint64_t>(&value), sizeof value};
+  const std::span<const Range> memory(&range, 1);
+  Await([&] {
+    const auto put = client.Put({&item, 1}, {&memory, 1}, {});
+    return put.ok() && put.value().items[0].status.ok();
+  });
+  Session session(Engine::Create({}).value(), server->endpoint(), 5);
+  const SessionId id = session.Current().value().id;
+  const auto pin = [&] {
+    const Lookup lookup{id, false, /*is_pin=*/true, {}, {"key"}};
+    return session.master().Call<LookupReply>(MessageType::kLookup, lookup, Soon()).value().lease;
+  };
+  const auto pins = [&] {
+    return session.master().Call<Stats>(MessageType::kStats, One{}, Soon()).value().leases;
+  };
+  const auto known = session.Hold(id, pin(), 1e9, /*is_pin=*/true);
+  {
+    const Session::PinQuestion question(session);  // while it is asked, nothing is known to be lost
+    EXPECT(pin() != 0);
+    const Deadline some_beats = Deadline::After(0.5);
+    while (!some_beats.passed()) Pause();
+    EXPECT(pins() == 2);
+  }
+  Await([&] { return pins() == 1; });
+  const Deadline some_beats = Deadline::After(0.5);
+  while (!some_beats.passed()) Pause();
+  EXPECT(pins() == 1);
+}
+
 TEST(CallersThatWaitForOneDeadNodeDoNotWaitInTurn) {
   const Fd deaf = ListenTcp({"127.0.0.1", 0}).value();  // the kernel connects, nobody answers
   const NodeAddress node{1, LocalAddress(deaf).value().ToString()};

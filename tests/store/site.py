@@ -52,7 +52,7 @@ class Site:
         node = Node(next(self.ids), name, capacity)
         raw = name.encode()
         hello = wire.register(
-            node.number, EPOCH, raw, capacity, name=raw, domain=(domain or name).encode()
+            node.number, EPOCH, raw + b":1", capacity, name=raw, domain=(domain or name).encode()
         )
         assert self.step(hello).is_known
         self.nodes[name] = node

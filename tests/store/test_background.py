@@ -212,3 +212,9 @@ def test_tasks_are_listed_and_an_unknown_node_is_refused(trio):
     listed = mooncake("tasks")
     assert listed.returncode == 0 and "drain" in listed.stdout and "node-2" in listed.stdout
     assert mooncake("tasks", "--cancel=99").returncode == 1
+    assert node_named(trio, "node-2").state == "draining"
+    assert mooncake("drain", "node-2", "--undo").returncode == 0
+    assert node_named(trio, "node-2").state == "online"
+    again = mooncake("drain", "node-2", "--undo")
+    assert (again.returncode, "not being drained" in again.stderr) == (1, True)
+    assert mooncake("drain", "node-2", "--undo", "--wait").returncode == 2

@@ -74,7 +74,10 @@ def test_a_copy_that_was_asked_for_is_not_the_first_to_be_evicted():
         ((wire.MOVE, b"k", "b"), b"node 'b' has no copy of it"),
         ((wire.MOVE, b"k", "a", ["b", "c"]), b"a move has one target"),
         ((wire.DRAIN, b"", "x"), b"no node is called 'x'"),
-        ((7, b"k"), b"a task of kind 7 is not known; it is 0 (copy), 1 (move) or 2 (drain)"),
+        (
+            (7, b"k"),
+            b"a task of kind 7 is not known; it is 0 (copy), 1 (move), 2 (drain) or 3 (undrain)",
+        ),
     ],
 )
 def test_a_task_that_makes_no_sense_is_refused_with_the_reason(question, problem):

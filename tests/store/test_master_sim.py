@@ -31,6 +31,8 @@ ENOUGH = {
     "nodes replaced": 50,
     "nodes that came back": 50,
     "nodes refused": 50,
+    "names taken": 50,
+    "lost pins ended": 10,
     "disconnects": 50,
     "master stood still": 100,
     "groups died": 100,

@@ -45,12 +45,16 @@ class HelloReply(Message):
 class Heartbeat(Message):
     session: int
     leases: list[int] = []
+    pins: list[int] = []
+    pins_after: int = 0
+    pins_upto: int = 0
 
 
 class HeartbeatReply(Message):
     is_known: bool
     epoch: int
     ended: list[int]
+    last_lease: int
 
 
 NO_PIN, SOFT_PIN, HARD_PIN = range(3)
@@ -243,7 +247,7 @@ class SetPin(Message):
     keys: list[bytes]
 
 
-COPY, MOVE, DRAIN = range(3)
+COPY, MOVE, DRAIN, UNDRAIN = range(4)
 RUNNING, TASK_DONE, TASK_FAILED, TASK_CANCELLED = range(4)
 
 
@@ -322,12 +326,17 @@ class NodeHeartbeat(Message):
     finished: list[CopyResult] = []
 
 
+NOT_REFUSED, NAME_TAKEN, NODE_INVALID = range(3)
+
+
 class NodeReply(Message):
     is_known: bool
     epoch: int
     client_ttl_us: int
     fence: list[int]
     orders: list[CopyOrder]
+    refusal: int
+    problem: bytes
 
 
 class NodeStats(Message):

@@ -31,7 +31,7 @@ class Client:
         self.world, self.rng, self.host = world, world.rng, host
         self.peer, self.session = world.fresh(), 0
         self.stalled_until_s = self.beat_s = 0.0
-        self.puts, self.leases, self.pins = {}, set(), set()
+        self.puts, self.leases, self.pins, self.last_lease = {}, set(), set(), 0
         self.hello()
 
     def ask(self, message):
@@ -51,7 +51,7 @@ class Client:
             self.peer = self.world.fresh()
             reply = self.world.deliver(wire.Hello(self.session, self.peer, self.host))
         self.session, self.beat_s = reply.session, self.world.now_s
-        self.puts, self.leases, self.pins = {}, set(), set()
+        self.puts, self.leases, self.pins, self.last_lease = {}, set(), set(), 0
 
     def beat(self):
         """Renew leases, now and then not all of them."""
@@ -59,9 +59,13 @@ class Client:
         leases = sorted(self.leases | self.pins)
         if self.rng.random() < 0.1:
             leases = leases[1:]
-        reply = self.ask(wire.Heartbeat(self.session, leases))
+        beat = wire.Heartbeat(self.session, leases)
+        if self.rng.random() < 0.8:  # else it is asking for one
+            beat.pins, beat.pins_upto = sorted(self.pins), self.last_lease
+        reply = self.ask(beat)
         if reply:
             self.leases -= set(reply.ended)
+            self.last_lease = max(self.last_lease, reply.last_lease)
 
     # --- puts
 

@@ -22,6 +22,7 @@ class Order:
     offset: int
     stripe: int
     of: object
+    is_claimed: bool = True  # its space is nobody else's
 
     @property
     def place(self):
@@ -99,6 +100,7 @@ class Copies(Model):
 
     def loosen(self, each):
         """Its copy has come to nothing, or may have, and another may begin at once."""
+        self.doubt_landed(each)
         each.is_copied = each.has_failed = each.may_have_failed = False
         each.retries = 2
         self.sweep(each)
@@ -107,8 +109,19 @@ class Copies(Model):
         """Any copy may have ended."""
         for each in self.everything():
             each.may_have_failed = each.is_copied
+            self.doubt_landed(each)
             if each.is_copied and not each.fetches:
                 self.loosen(each)
+
+    def doubt_landed(self, each):
+        """What was fetched for it may be used otherwise by now, or may become a copy yet."""
+        for order in self.landed_of(each).values():
+            self.unclaim(order)
+
+    def unclaim(self, order):
+        if order.is_claimed and order.node in self.nodes:
+            self.nodes[order.node].memory.free(order.offset)
+        order.is_claimed = False
 
     def blame(self, each, source):
         for copy in list(each.copies):
@@ -136,6 +149,10 @@ class Copies(Model):
         if each is None:  # gone before it could be told
             each = Object(b"", 0, 0, 0, wire.PutOptions(), state="gone")
         at = self.check_order(each, order)
+        landed = self.landed_of(each)
+        if at in landed and not landed[at].is_claimed:  # that copy has come to nothing
+            for before in landed.values():
+                self.forget(before)
         fresh = Order(order.order, node.node, order.offset, at, each)
         node.memory.claim(order.offset, extent_bytes(order.size_bytes), fresh)
         self.background.orders[order.order] = fresh
@@ -234,8 +251,9 @@ class Copies(Model):
         by_stripe = self.landed_of(each)
         places = [by_stripe[at].place for at in range(len(each.stripes))]
         assert name in (None, self.nodes[places[0][0]].name), (each, name, places)
-        for (node, offset), size in zip(places, each.stripes, strict=True):
-            self.nodes[node].memory.free(offset)
+        for at, size in enumerate(each.stripes):
+            self.unclaim(by_stripe[at])
+            node, offset = places[at]
             self.nodes[node].memory.claim(offset, extent_bytes(size), each)
         self.background.landed = [
             order for order in self.background.landed if order not in by_stripe.values()
@@ -271,8 +289,7 @@ class Copies(Model):
 
     def forget(self, order):
         self.background.landed.remove(order)
-        if order.node in self.nodes:
-            self.nodes[order.node].memory.free(order.offset)
+        self.unclaim(order)
 
     def lose_node(self, number):
         for order in [each for each in self.background.orders.values() if each.node == number]:
@@ -287,6 +304,9 @@ class Copies(Model):
         named = [node for node in self.nodes.values() if node.name == message.source]
         there = self.keys.get(message.key)
         is_there = there is not None and there.state == "committed"
+        if message.kind == wire.UNDRAIN:
+            self.undrained(named, reply)
+            return
         if message.kind == wire.DRAIN:
             assert bool(reply.task) == bool(named), reply
         elif not is_there:
@@ -303,6 +323,26 @@ class Copies(Model):
             task.generation = there.generation
         self.background.tasks.setdefault(reply.task, task)
 
+    def draining(self):
+        return {task.node for task in self.background.tasks.values() if task.node in self.nodes}
+
+    def undrained(self, named, reply):
+        """The drain that was named is over, and its node takes objects again."""
+        drains = {
+            number: task
+            for number, task in self.background.tasks.items()
+            if task.kind == wire.DRAIN
+        }
+        drained = [
+            number for number, task in drains.items() if task.node in {node.node for node in named}
+        ]
+        assert [reply.task] == (drained or [0]), (reply, drained)
+        assert bool(reply.task) != bool(reply.problem)
+        for number in drained:
+            self.counts["drains undone"] += 1
+            drains[number].node *= -1
+            self.loosen_all()
+
     def sync_tasks(self, infos):
         """Take over how tasks stand; a drain that is done has left nothing."""
         for info in infos:
@@ -316,7 +356,7 @@ class Copies(Model):
                 node = self.nodes.get(task.node)
                 assert node is None or node.memory.used == 0, node.memory.extents
             if info.kind == wire.DRAIN and info.state in (wire.TASK_FAILED, wire.TASK_CANCELLED):
-                task.node = -task.node  # it drains no more
+                task.node = -abs(task.node)  # it drains no more
         for node in self.nodes.values():
             if node.state != SUSPECTED:
                 node.state = self.state_of(node)

@@ -16,6 +16,7 @@ class StoreNode:
         self.silent_until_s = self.beat_s = 0.0
         self.fenced = []
         self.orders, self.results = {}, {}
+        self.is_refused = False
         self.register()
 
     def register(self):
@@ -36,6 +37,12 @@ class StoreNode:
         """Take new memory if the master does not know this any more; else fence."""
         self.beat_s = self.world.now_s
         self.fenced = []
+        if reply.refusal == wire.NAME_TAKEN:  # it asks again later, as long as it wants that name
+            self.is_refused = True
+            if self.rng.random() < 0.3:
+                self.world.nodes.pop(self.node, None)
+            return
+        self.is_refused = False
         if not reply.is_known:
             del self.world.nodes[self.node]
             again = StoreNode(self.world, self.endpoint, self.name, self.host, self.domain)
@@ -51,6 +58,9 @@ class StoreNode:
     def beat(self):
         """Say what is fenced; the master asks again until it has heard."""
         self.beat_s = self.world.now_s
+        if self.is_refused:
+            self.register()
+            return
         for order in self.orders.values():
             if order.order not in self.results and self.rng.random() < self.world.settings.fetch:
                 self.results[order.order] = self.carry_out(order)

@@ -37,6 +37,12 @@ class Twin(Puts):
             if not lease.is_pin:
                 self.counts["leases renewed"] += 1
                 lease.end_s = self.now_s + self.settings.lease_s
+        assert reply.last_lease >= max(self.leases, default=0)
+        for number in sorted(session.leases):
+            is_said = message.pins_after < number <= message.pins_upto
+            if self.leases[number].is_pin and is_said and number not in message.pins:
+                self.counts["lost pins ended"] += 1
+                self.end_lease(number)
 
     # --- lookups
 
@@ -136,15 +142,22 @@ class Twin(Puts):
             and message.node not in self.lost_nodes
             and message.capacity_bytes >= UNIT_BYTES
         )
-        assert reply.is_known == is_welcome
         if not is_welcome:
+            assert not reply.is_known
             self.counts["nodes refused"] += 1
             return
         if message.node in self.nodes:
+            assert reply.is_known
             return self.node_heartbeat(wire.NodeHeartbeat(message.node), reply, there, gone)
         for node in self.find_endpoint(message.endpoint):
             self.counts["nodes replaced"] += 1
             self.lose_node(node)
+        is_taken = message.name in {node.name for node in self.nodes.values()}
+        assert (reply.refusal == wire.NAME_TAKEN) == is_taken, (message, reply)
+        assert reply.is_known != is_taken
+        if is_taken:
+            self.counts["names taken"] += 1
+            return None
         lost_s = self.now_s + 2 * self.settings.client_ttl_s
         self.nodes[message.node] = Node(
             message.node,

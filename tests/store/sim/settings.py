@@ -33,6 +33,7 @@ ACTIONS = (
 )
 # What happens often; all else is rare.
 OFTEN = {"put": 40, "end": 35, "lookup": 25, "release": 12, "put_batch": 4, "wait": 8, "abort": 3}
+OFTEN["task"] = 2
 RARE = 0.5
 
 

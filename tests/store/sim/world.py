@@ -29,7 +29,7 @@ class World:
         self.core = wire.Core(_native, seed=seed, **self.settings.core)
         self.model = Twin(self.settings, self.counts, self.look)
         self.now_s, self.ids = 100.0, 1000
-        self.nodes, self.clients, self.late = {}, [], []
+        self.nodes, self.clients, self.late, self.names = {}, [], [], {b"n"}
         for _ in range(self.settings.nodes):
             self.add_node()
         for _ in range(self.settings.clients):
@@ -133,7 +133,11 @@ class World:
         settings, number = self.settings, self.fresh()
         domain = b"d%d" % (len(self.nodes) % settings.domains)
         host = b"h%d" % (len(self.nodes) % 2)
-        node = StoreNode(self, b"e%d" % number, b"n%d" % number, host, domain)
+        name = b"n%d" % number
+        if self.rng.random() < 0.1:  # somebody's, or its own of before, which may be lost by now
+            name = self.rng.choice(sorted(self.names))
+        self.names.add(name)
+        node = StoreNode(self, b"e:%d" % number, name, host, domain)
         self.nodes[node.node] = node
 
     def refill(self):
@@ -227,10 +231,19 @@ class World:
     def task(self):
         """Ask for a copy, a move or a drain, or for the end of one."""
         names = [*(node.name for node in self.nodes.values()), b"nobody"]
-        kind = self.rng.choice([wire.COPY, wire.MOVE, wire.MOVE, wire.DRAIN])
+        kind = self.rng.choice([wire.COPY, wire.MOVE, wire.MOVE, wire.DRAIN, wire.UNDRAIN])
         targets = self.rng.sample(names, self.rng.choice([0, 0, 1]))
-        message = wire.TaskCreate(kind, self.any_key(), self.rng.choice(names), targets)
-        self.deliver(message)
+        key, source = self.any_key(), self.rng.choice(names)
+        if kind == wire.UNDRAIN and self.rng.random() < 0.7:
+            source = self.rng.choice([source, *(self.names_of(self.model.draining()))])
+        there = self.model.keys.get(key)
+        if kind == wire.MOVE and there and self.rng.random() < 0.7:
+            nodes = {at for copy in there.copies for at, _ in copy.places}
+            source = self.rng.choice([source, *self.names_of(nodes)])
+        self.deliver(wire.TaskCreate(kind, key, source, targets))
+
+    def names_of(self, nodes):
+        return sorted(self.model.nodes[at].name for at in nodes if at in self.model.nodes)
 
     def cancel(self):
         tasks = list(self.model.background.tasks)
