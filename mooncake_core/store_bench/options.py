@@ -57,7 +57,7 @@ class StoreBenchConfig(Table, frozen=True):
     """Measurements of each row."""
     verify: bool = False
     """Look at every byte read, and read once what was put. A wrong one ends in exit code 1."""
-    prefix: str = ""
+    prefix: Annotated[str, Meta(max_length=1000)] = ""
     """What the keys begin with; empty: a random word."""
     seed: Annotated[int, Meta(ge=0, lt=1 << 32)] = 1
     """Of the choice of keys."""
@@ -75,6 +75,8 @@ class StoreBenchConfig(Table, frozen=True):
         """Refuse what is no size, and what would be ignored."""
         size_bytes("memory", self.memory)
         size_bytes("capacity", self.capacity, minimum=1 << 20)
+        if not self.prefix.isprintable():
+            raise ValueError(f"prefix: {self.prefix!r} is no plain text")
         if self.loopback and self.master != _DEFAULTS["master"]:
             raise ValueError("master: not with loopback, which has its own")
         for name in ("nodes", "capacity"):

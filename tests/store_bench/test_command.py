@@ -190,6 +190,7 @@ def is_running(pid: int) -> bool:
         (("--loopback", "--capacity=900 TiB"), "--capacity: 900.00 TiB are needed"),
         (("--loopback", "--transfer-listen=192.0.2.1:0"), "listen on 192.0.2.1:0"),
         (("--nodes=2",), "--nodes: only with loopback"),
+        (("--prefix=\udcff",), r"--prefix: '\udcff' is no plain text"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_1(
