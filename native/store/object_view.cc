@@ -50,7 +50,9 @@ Result<std::shared_ptr<ObjectView>> ObjectView::Make(std::shared_ptr<Context> co
     auto view = MapCopy(*context, *reader, item.extents[copy]);
     if (view == nullptr) continue;
     if (IsRight(*reader, *view, context->has_checksums)) {
-      if (!reader->Validity().ok()) return std::shared_ptr<ObjectView>();
+      const Status valid = reader->Validity();
+      if (valid.code() == Code::kClosed) return valid;
+      if (!valid.ok()) return std::shared_ptr<ObjectView>();
       return std::make_shared<ObjectView>(std::move(reader), std::move(view));
     }
     reader->ReportCorrupt(0, reader->NodeOf(item, item.extents[copy]).node);

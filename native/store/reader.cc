@@ -91,6 +91,11 @@ void Reader::Close() {
   }
 }
 
+Status Reader::CheckOpen() const {
+  if (is_closed_) return {Code::kClosed, "the reader was closed"};
+  return context_->session.CheckOpen();
+}
+
 Status Reader::ClockValidity(const LeaseClock* clock, double now_s) const {
   if (is_closed_) return {Code::kClosed, "the reader was closed"};
   if (context_->session.epoch() != owner_.epoch) {
@@ -105,6 +110,7 @@ Status Reader::ValidityOf(const Item& item, double now_s) const {
 }
 
 Status Reader::Validity() const {
+  MC_RETURN_IF_ERROR(CheckOpen());
   const double now_s = MonotonicSeconds();
   for (const Answer& answer : answers_) {
     MC_RETURN_IF_ERROR(ClockValidity(answer.clock.get(), now_s));
@@ -147,6 +153,7 @@ Status Reader::CheckRequest(const Request& request) const {
 }
 
 Result<std::vector<bool>> Reader::Read(std::span<const Request> requests) {
+  MC_RETURN_IF_ERROR(CheckOpen());
   std::vector<Task> tasks;
   tasks.reserve(requests.size());
   for (const Request& request : requests) {
@@ -157,6 +164,8 @@ Result<std::vector<bool>> Reader::Read(std::span<const Request> requests) {
   std::vector<bool> done;
   done.reserve(tasks.size());
   for (const Task& task : tasks) done.push_back(task.is_done);
+  const bool is_whole = std::ranges::all_of(done, std::identity());
+  if (!is_whole) MC_RETURN_IF_ERROR(CheckOpen());  // it was no miss
   return done;
 }
 

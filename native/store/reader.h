@@ -65,12 +65,12 @@ class Reader {
   size_t LeadingCount() const;
 
   // Scatters each request's bytes into its memory. For each: false is a miss; nothing of its memory
-  // is to be used. An error when the arguments are wrong.
+  // is to be used. An error when the arguments are wrong, or this, the client or the engine closed.
   Result<std::vector<bool>> Read(std::span<const Request> requests);
   // Part `part` of several objects; the lengths sum up to its size. False when one misses.
   Result<bool> ReadPart(uint64_t part, std::span<const Request> requests);
 
-  // kStaleEpoch or kLeaseExpired when nothing can be read any more.
+  // kClosed, kStaleEpoch or kLeaseExpired when nothing can be read any more.
   Status Validity() const;
   void Close();
 
@@ -94,6 +94,7 @@ class Reader {
   Status RunTasks(std::vector<Task>& tasks);
   Status Settle(Task& task, const ReadRound::Outcome& outcome, double now_s);
   uint32_t FirstCopy(const Item& item) const;
+  Status CheckOpen() const;
   Status ValidityOf(const Item& item, double now_s) const;
   Status ClockValidity(const LeaseClock* clock, double now_s) const;
 

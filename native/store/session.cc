@@ -34,6 +34,7 @@ void Session::Close() {
   {
     std::lock_guard lock(mutex_);
     if (std::exchange(is_closed_, true)) return;
+    EndLeases();
   }
   closing_.notify_all();
   thread_.join();
@@ -44,7 +45,12 @@ void Session::Close() {
 
 Status Session::CheckOpen() const {
   std::lock_guard lock(mutex_);
-  return is_closed_ ? Status(Code::kClosed, "the store client is closed") : Status::Ok();
+  return CheckOpenLocked();
+}
+
+// REQUIRES: mutex_ is held.
+Status Session::CheckOpenLocked() const {
+  return is_closed_ ? Status(Code::kClosed, "the store client is closed") : engine_->CheckOpen();
 }
 
 Session::Identity Session::Snapshot() const {
@@ -55,7 +61,7 @@ Session::Identity Session::Snapshot() const {
 Result<Session::Identity> Session::Current() {
   {
     std::lock_guard lock(mutex_);
-    if (is_closed_) return Status(Code::kClosed, "the store client is closed");
+    MC_RETURN_IF_ERROR(CheckOpenLocked());
     if (identity_.id != 0 && identity_.peer_id == engine_->peer_id()) return identity_;
   }
   return SayHello(CallDeadline());
@@ -81,8 +87,7 @@ Result<Session::Identity> Session::SayHello(Deadline deadline) {
     std::lock_guard lock(mutex_);
     identity_ = {answer.session, peer_id, answer.epoch, answer.client_ttl_s, answer.lease_s};
     epoch_.store(answer.epoch);
-    for (const auto& [lease, clock] : leases_) clock->end_s.store(0);  // ended with the old session
-    leases_.clear();
+    EndLeases();
     released_.clear();
     released_pins_.clear();
     aborts_.clear();
@@ -90,6 +95,13 @@ Result<Session::Identity> Session::SayHello(Deadline deadline) {
     return identity_;
   }
   return Status(Code::kFenced, "the master refuses every peer id of this process as fenced");
+}
+
+// Those of a session that has ended, or is about to.
+// REQUIRES: mutex_ is held.
+void Session::EndLeases() {
+  for (const auto& [lease, clock] : leases_) clock->end_s.store(0);
+  leases_.clear();
 }
 
 void Session::Forget(SessionId id) {
@@ -105,7 +117,7 @@ std::shared_ptr<LeaseClock> Session::Hold(SessionId id, uint64_t lease, double e
   auto clock = std::make_shared<LeaseClock>();
   clock->is_pin = is_pin;
   std::lock_guard lock(mutex_);
-  if (identity_.id != id) return clock;
+  if (identity_.id != id || is_closed_) return clock;
   clock->end_s.store(end_s);
   leases_[lease] = clock;
   return clock;

@@ -77,7 +77,7 @@ class Session {
   // A put whose end the master may not have heard of. Said by the heartbeat until it is heard.
   void AbortLater(SessionId id, PutAbort::Item put);
 
-  // kClosed after Close.
+  // kClosed after Close, of this or of the engine.
   Status CheckOpen() const;
   MasterClient& master() { return master_; }
   Engine& engine() { return *engine_; }
@@ -88,6 +88,8 @@ class Session {
   void Close();
 
  private:
+  Status CheckOpenLocked() const;
+  void EndLeases();
   Result<Identity> SayHello(Deadline deadline);
   void Run();
   Status Beat();

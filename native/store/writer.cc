@@ -63,6 +63,7 @@ Status Writer::Begin(uint64_t offset, std::span<const Range> memory, Haul& haul,
                                         std::to_string(offset) + " lie outside the object of " +
                                         std::to_string(shape.size_bytes) + " bytes"};
   }
+  MC_RETURN_IF_ERROR(context_->session.CheckOpen());
   job = {.begin = offset, .end = offset + length};
   const std::lock_guard lock(mutex_);
   if (phase_ != Phase::kOpen) return {Code::kClosed, "the writer was committed or aborted"};

@@ -60,6 +60,7 @@ class Core {
   void Close();
   // In a child of the process that made it: it has no threads, and the sockets are the parent's.
   bool IsForked() const;
+  Status CheckOpen() const;
 
  private:
   struct Found {
@@ -68,7 +69,6 @@ class Core {
   };
 
   explicit Core(const EngineOptions& options);
-  Status CheckOpen() const;
   Result<std::shared_ptr<Segment>> Add(Result<std::shared_ptr<Segment>> made);
   void Withdraw(const Segment& segment);
   void WithdrawAll();

@@ -123,6 +123,8 @@ Result<bool> Engine::Fence(uint64_t peer_id, Deadline deadline) {
 
 Result<uint64_t> Engine::Rotate() { return core_->Rotate(); }
 
+Status Engine::CheckOpen() const { return core_->CheckOpen(); }
+
 void Engine::Close() { core_->Close(); }
 
 }  // namespace mooncake

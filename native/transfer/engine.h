@@ -161,6 +161,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // new peer id.
   Result<uint64_t> Rotate();
 
+  // kClosed after Close, and in a forked child.
+  Status CheckOpen() const;
+
   // Ends everything; blocked callers return with kClosed. Any later call gives kClosed.
   void Close();
 

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import math
-import threading
-from array import array
 
 import pytest
 
 from mooncake_core.config import StoreClientConfig
-from mooncake_core.errors import MooncakeError, TransferError
 from mooncake_core.store import StoreAdmin, StoreClient
 from mooncake_core.store.patterns import remove_by_prefix
-
-NUMBERS = array("Q")
 
 
 @pytest.fixture
@@ -68,49 +63,3 @@ def test_one_key_is_no_list_of_keys(client):
 def test_a_client_asks_its_own_master_for_tasks(client):
     assert client.admin.tasks() == []
     assert client.admin is client.admin
-
-
-def use(client, number):
-    """Make each kind of call; what is opened is closed again."""
-    key = f"closing-{number}"
-    client.put(key, b"x" * 50_000)
-    client.batch_get([key, "none"])
-    if view := client.view(key):
-        view.close()
-    with client.open_read([key]) as reader:
-        reader.check_valid()
-    if writer := client.open_write(f"{key}-open", size_bytes=0):
-        with writer:
-            writer.commit()
-    client.batch_remove([key, f"{key}-open"])
-    client.stats()
-
-
-def test_calls_that_a_close_meets_end_well_or_say_that_it_is_closed(quiet_cluster):
-    errors, others = [], []
-    for _ in range(5):
-        client = quiet_cluster.new_client(timeout_s=20.0)
-        under_way = threading.Barrier(5)
-
-        def go(number, client=client, under_way=under_way):
-            use(client, number)
-            under_way.wait()
-            try:
-                while True:
-                    use(client, number)
-            except TransferError as error:
-                errors.append(str(error))
-            except MooncakeError as error:
-                others.append(error)
-
-        threads = [threading.Thread(target=go, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        under_way.wait()
-        client.close()
-        for thread in threads:
-            thread.join(30)
-        assert not any(thread.is_alive() for thread in threads)
-    assert others == []
-    assert len(errors) == 20
-    assert {error for error in errors if "closed" not in error} == set()

@@ -8,7 +8,7 @@ from array import array
 
 import pytest
 
-from mooncake_core.errors import GroupGone, OutOfSpace, TooFewNodes, TransferError
+from mooncake_core.errors import GroupGone, OutOfSpace, TooFewNodes
 from mooncake_core.store import Link, PutOptions, PutResult
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -183,14 +183,6 @@ def test_eight_threads_that_put_one_key_store_it_once_each_time(client):
     for thread in threads:
         thread.join()
     assert sorted(stored) == list(range(200))
-
-
-def test_a_closed_client_says_so(quiet_cluster):
-    client = quiet_cluster.new_client()
-    client.close()
-    for call in (lambda: client.get("x"), lambda: client.put("x", b""), lambda: client.exists("x")):
-        with pytest.raises(TransferError, match="the store client is closed"):
-            call()
 
 
 def test_a_commit_tells_whether_another_value_has_taken_the_key(client):
