@@ -288,10 +288,10 @@ class AsyncStoreClient(_Closing[StoreClient]):
         return None if view is None else AsyncObjectView(view, self._threads)
 
     async def list_objects(
-        self, prefix: Key = b"", *, page: int = 1000
+        self, prefix: Key = b"", *, page: int = 1000, unreadable: bool = False
     ) -> AsyncIterator[ObjectDescription]:
         """See StoreClient.list_objects."""
-        objects = self.blocking.list_objects(prefix, page=page)
+        objects = self.blocking.list_objects(prefix, page=page, unreadable=unreadable)
         while found := await self._threads.call(_take, objects, page):
             for one in found:
                 yield one

@@ -376,20 +376,28 @@ class StoreClient:
             bodies = self._native.describe(keys)
         return [one for body in bodies for one in decode_objects(body)[1]]
 
-    def list_objects(self, prefix: Key = b"", *, page: int = 1000) -> Iterator[ObjectDescription]:
+    def list_objects(
+        self, prefix: Key = b"", *, page: int = 1000, unreadable: bool = False
+    ) -> Iterator[ObjectDescription]:
         """Return the objects whose key starts with `prefix`, in no order, asking page by page.
 
         An object that is there all the while comes once; one that comes or goes may.
+
+        Args:
+            prefix: what their keys start with.
+            page: keys that the master is asked for at once.
+            unreadable: also those that are stored but cannot be read now: their group waits for
+                members, or their nodes are not heard of.
         """
         check_number("page", page, 1, MAX_PAGE)
-        return self._listed(prefix, page)
+        return self._listed(prefix, page, unreadable)
 
-    def _listed(self, prefix: Key, page: int) -> Iterator[ObjectDescription]:
+    def _listed(self, prefix: Key, page: int, unreadable: bool) -> Iterator[ObjectDescription]:
         cursor = 0
         while True:
             with native_errors:
                 body = self._native.list(prefix, cursor, page)
-            cursor, objects = decode_objects(body)
+            cursor, objects = decode_objects(body, unreadable=unreadable)
             yield from (one for one in objects if one is not None)
             if cursor == 0:
                 return

@@ -50,11 +50,19 @@ class _Objects(Struct, frozen=True, array_like=True, forbid_unknown_fields=True)
     objects: tuple[_Info, ...]
 
 
-def decode_objects(body: bytes) -> tuple[int, list[ObjectDescription | None]]:
-    """Return the cursor and the objects of one answer; None for one that is not readable."""
+def decode_objects(
+    body: bytes, *, unreadable: bool = False
+) -> tuple[int, list[ObjectDescription | None]]:
+    """Return the cursor and the objects of one answer.
+
+    None for one that cannot be read, unless those are wanted too; a listing has none but objects
+    that were stored.
+    """
     page = msgpack.decode(body, type=_Objects)
     nodes = [name.decode(errors="replace") for name in page.nodes]
-    return page.cursor, [_described(one, nodes) if one.is_there else None for one in page.objects]
+    return page.cursor, [
+        _described(one, nodes) if one.is_there or unreadable else None for one in page.objects
+    ]
 
 
 def _described(info: _Info, nodes: list[str]) -> ObjectDescription:

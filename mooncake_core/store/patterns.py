@@ -25,7 +25,12 @@ _CHANGES_LITERALS = re.IGNORECASE | re.VERBOSE | re.LOCALE
 
 
 def list_matching(
-    client: StoreClient, pattern: Key, *, prefix: Key = b"", page: int = _PAGE
+    client: StoreClient,
+    pattern: Key,
+    *,
+    prefix: Key = b"",
+    page: int = _PAGE,
+    unreadable: bool = False,
 ) -> Iterator[ObjectDescription]:
     """Yield the objects whose key the expression is found in; as StoreClient.list_objects.
 
@@ -35,28 +40,30 @@ def list_matching(
             to U+DCFF; bytes in keys as they are.
         prefix: what the keys start with besides.
         page: keys that the master is asked for at once.
+        unreadable: also those that are stored but cannot be read now.
 
     Raises:
         ValueError: it is no regular expression.
     """
     compiled = _compiled(pattern)
     start = raw(prefix)
-    objects = client.list_objects(max(start, literal_prefix(compiled), key=len), page=page)
+    longest = max(start, literal_prefix(compiled), key=len)
+    objects = client.list_objects(longest, page=page, unreadable=unreadable)
     return (one for one in objects if one.key.startswith(start) and _fits(compiled, one.key))
 
 
 def remove_matching(client: StoreClient, pattern: Key, *, page: int = _PAGE) -> int:
     """Remove the objects that `list_matching` yields; return how many this call has removed.
 
-    Of a group that goes as a whole, the first member counts. An object that is put meanwhile may
-    go or stay.
+    Those that are stored but cannot be read now go too; what is being written stays. Of a group
+    that goes as a whole, the first member counts. An object that is put meanwhile may go or stay.
     """
-    return _remove(client, list_matching(client, pattern, page=page), page)
+    return _remove(client, list_matching(client, pattern, page=page, unreadable=True), page)
 
 
 def remove_by_prefix(client: StoreClient, prefix: Key, *, page: int = _PAGE) -> int:
     """Remove the objects whose key starts with `prefix`; as `remove_matching`. Empty: all."""
-    return _remove(client, client.list_objects(prefix, page=page), page)
+    return _remove(client, client.list_objects(prefix, page=page, unreadable=True), page)
 
 
 def literal_prefix(compiled: Compiled) -> bytes:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from mooncake_core.store import Link
 from mooncake_core.store.patterns import (
     list_matching,
     literal_prefix,
@@ -104,6 +105,18 @@ def test_removing_says_how_many_and_leaves_the_others(client):
     assert remove_by_prefix(client, "a/", page=7) == 125
     assert keys_of(list_matching(client, "")) == {b"b/%d" % number for number in range(250)}
     assert remove_by_prefix(client, "b/24") == 11
+
+
+def test_members_of_a_group_that_was_never_whole_are_removed_too(client):
+    for prefix, remove in (("p/", remove_by_prefix), ("m/", remove_matching)):
+        for number in range(3):
+            link = Link(group=f"{prefix}group", group_size=4)
+            assert client.put(f"{prefix}{number}", b"value", link=link)
+        assert list(client.list_objects(prefix)) == []
+        there = client.list_objects(prefix, unreadable=True)
+        assert {one.group for one in there} == {f"{prefix}group".encode()}
+        assert remove(client, prefix) == 1  # the others go with it
+        assert list(client.list_objects(prefix, unreadable=True)) == []
 
 
 def test_what_is_there_all_the_while_is_removed_while_others_come_and_go(client):
