@@ -38,8 +38,7 @@ class CountingRelay(Relay):
             while header := frames.read(_HEADER.size):
                 _, _, kind, length, _ = _HEADER.unpack(header)
                 self.counts[kind] += 1
-                flow.await_turn(length)
-                target.sendall(header + frames.read(length))
+                target.sendall(flow.pass_on(header + frames.read(length)))
         for one in (source, target):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
