@@ -5,27 +5,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 
 from mooncake_core.config import MasterConfig
-from mooncake_core.errors import ConfigError, StoreUnavailable
+from mooncake_core.errors import ConfigError, MooncakeError, StoreUnavailable
 from mooncake_core.listening import IDLE_S, address_of, bind
 from mooncake_core.native import _native, native_errors
+from mooncake_core.store.comings import Nodes, by_name, changes
 from mooncake_core.store.metrics import StatsCollector
 from mooncake_core.store.stats import ClusterStats, decode_stats
 
 _log = logging.getLogger(__name__)
 _STATS_TIMEOUT_S = 2.0
+_LOOK_S = 1.0  # between two looks at which nodes there are
+
+_Stats = Callable[[], Awaitable[ClusterStats]]
 
 
 async def serve_master(
     config: MasterConfig, *, ready: Callable[[dict[str, str]], None], stop: asyncio.Event
 ) -> None:
-    """Serve metadata and admin HTTP until `stop` is set.
+    """Serve metadata and admin HTTP until `stop` is set, and log which nodes come and go.
 
     Args:
         config: where to listen, and how long silence and leases last.
@@ -37,7 +41,8 @@ async def serve_master(
     """
     server = _start(config)
     try:
-        runner = web.AppRunner(_admin(server.endpoint), access_log=None, keepalive_timeout=IDLE_S)
+        stats = _stats_of(server.endpoint)
+        runner = web.AppRunner(_admin(stats), access_log=None, keepalive_timeout=IDLE_S)
         await runner.setup()
         try:
             sock = bind(config.admin, "admin")
@@ -45,7 +50,7 @@ async def serve_master(
             admin = address_of(sock)
             _log.info("master serves %s, admin on %s", server.endpoint, admin)
             ready({"rpc": server.endpoint, "admin": admin})
-            await stop.wait()
+            await _watch_until(stop, stats, min(_LOOK_S, config.client_ttl_s / 2))
         finally:
             await runner.cleanup()
     finally:
@@ -75,8 +80,8 @@ def _start(config: MasterConfig) -> _native.MasterServer:
         raise ConfigError(f"--listen: {error.args[1]}; use another port") from error
 
 
-def _admin(endpoint: str) -> web.Application:
-    """Build the HTTP side. It reaches the core as everyone does, through the server's port."""
+def _stats_of(endpoint: str) -> _Stats:
+    """Return how to ask for the stats: as everyone does, through the server's port."""
     client = _native.MasterClient(endpoint)
 
     def read() -> ClusterStats:
@@ -85,6 +90,30 @@ def _admin(endpoint: str) -> web.Application:
 
     async def stats() -> ClusterStats:
         return await asyncio.get_running_loop().run_in_executor(None, read)
+
+    return stats
+
+
+async def _watch_until(stop: asyncio.Event, stats: _Stats, period_s: float) -> None:
+    """Log which nodes come and go until `stop` is set."""
+    stopped = asyncio.ensure_future(stop.wait())
+    known: Nodes = {}
+    try:
+        while not (await asyncio.wait({stopped}, timeout=period_s))[0]:
+            try:
+                nodes = by_name((await stats()).nodes)
+            except MooncakeError as error:  # the next look may tell
+                _log.debug("the nodes are not known just now: %s", error)
+                continue
+            for level, event in changes(known, nodes):
+                _log.log(level, "%s", event)
+            known = nodes
+    finally:
+        stopped.cancel()
+
+
+def _admin(stats: _Stats) -> web.Application:
+    """Build the HTTP side."""
 
     async def health(_: web.Request) -> web.Response:
         try:

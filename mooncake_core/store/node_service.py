@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 
 from mooncake_core.config import StoreConfig
-from mooncake_core.errors import ConfigError
-from mooncake_core.native import _native
+from mooncake_core.errors import ConfigError, MooncakeError
+from mooncake_core.native import _native, native_errors
 from mooncake_core.store.tasks import drain_for
 from mooncake_core.transfer import TransferEngine
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.5  # between two looks at how the node stands with the master
+_GRACE_S = 2.0  # that a master may take before anyone is warned
+_AGAIN_S = 30.0  # between two warnings
+_ASK_S = 1.0  # that a master may take to say why
 
 
 async def serve_store(
@@ -44,9 +48,9 @@ async def serve_store(
                 config.master,
             )
             ready({"transfer": engine.endpoint})
-            await _serve_until(stop, node)
+            name = config.name or engine.endpoint
+            await _serve_until(stop, node, _Standing(node, name, config.master))
             if config.drain_s > 0:
-                name = config.name or engine.endpoint
                 await loop.run_in_executor(None, _drain, config.master, name, config.drain_s)
         finally:
             node.close()
@@ -54,18 +58,48 @@ async def serve_store(
         engine.close()
 
 
-async def _serve_until(stop: asyncio.Event, node: _native.StoreNode) -> None:
-    """Wait until `stop` is set, and say meanwhile what the master has against the node."""
+class _Standing:
+    """Says how a node stands with its master: once when it is taken in, and while it is not."""
+
+    def __init__(self, node: _native.StoreNode, name: str, master: str) -> None:
+        self._node, self._name, self._master = node, name, master
+        self._epoch = 0
+        self._said = ""
+        self._due_s = time.monotonic() + _GRACE_S
+
+    async def look(self) -> None:
+        """Log what is new, or was last said long ago."""
+        epoch, refusal, now_s = self._node.epoch, self._node.refusal, time.monotonic()
+        if epoch != 0:
+            if epoch != self._epoch:
+                _log.info(
+                    "%s has joined the master at %s, epoch %016x", self._name, self._master, epoch
+                )
+            self._epoch, self._due_s = epoch, now_s + _GRACE_S
+        elif now_s >= self._due_s or refusal not in ("", self._said):
+            why = refusal or await asyncio.get_running_loop().run_in_executor(None, self._ask)
+            _log.warning("%s is in no store: %s", self._name, why)
+            self._due_s = now_s + _AGAIN_S
+        self._said = refusal
+
+    def _ask(self) -> str:
+        """Return what is wrong with the master. Blocks."""
+        try:
+            with native_errors:
+                _native.MasterClient(self._master).stats(_ASK_S)
+        except MooncakeError as error:
+            return str(error)
+        return f"the master at {self._master} is there, and has not taken it yet"
+
+
+async def _serve_until(stop: asyncio.Event, node: _native.StoreNode, standing: _Standing) -> None:
+    """Wait until `stop` is set, and say meanwhile how the node stands with the master."""
     stopped = asyncio.ensure_future(stop.wait())
-    said = ""
     try:
         while not (await asyncio.wait({stopped}, timeout=_LOOK_S))[0]:
-            refusal = node.refusal
             if node.has_given_up:
-                raise ConfigError(f"the master refuses this node: {refusal}")
-            if refusal not in ("", said):
-                _log.warning("the master does not take this node yet: %s", refusal)
-            said = refusal
+                raise ConfigError(f"the master refuses this node: {node.refusal}")
+            await standing.look()
     finally:
         stopped.cancel()
 
