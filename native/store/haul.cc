@@ -11,7 +11,7 @@ constexpr double kQuiet_s = 1;
 
 }  // namespace
 
-Haul::Slot Haul::Add(const NodeAddress& node, uint64_t address, uint64_t offset, uint64_t length) {
+uint32_t Haul::LoadOf(const NodeAddress& node) {
   if (last_ >= loads_.size() || loads_[last_].node.node != node.node) {
     const auto is_same = [&](const Load& load) { return load.node.node == node.node; };
     last_ = std::ranges::find_if(loads_, is_same) - loads_.begin();
@@ -20,15 +20,28 @@ Haul::Slot Haul::Add(const NodeAddress& node, uint64_t address, uint64_t offset,
       loads_.back().pieces.reserve(pieces_);
     }
   }
-  Load& load = loads_[last_];
+  return last_;
+}
+
+Haul::Slot Haul::Add(const NodeAddress& node, uint64_t address, uint64_t offset, uint64_t length) {
+  Load& load = loads_[LoadOf(node)];
   load.pieces.push_back({address, offset, length});
   load.bytes += length;
   return {last_, static_cast<uint32_t>(load.pieces.size() - 1)};
 }
 
+Haul::Slot Haul::AddHeader(const NodeAddress& node, uint64_t address, uint64_t offset) {
+  Load& load = loads_[LoadOf(node)];
+  load.headers.push_back({address, offset, kHeaderBytes});
+  load.bytes += kHeaderBytes;
+  return {last_, static_cast<uint32_t>(load.headers.size() - 1)};
+}
+
 void Haul::Run() {
   const Status scratch = arena_.status();
   for (Load& load : loads_) {
+    const auto at = op_ == Op::kWrite ? load.pieces.begin() : load.pieces.end();
+    load.pieces.insert(at, load.headers.begin(), load.headers.end());
     if (has_checksums_) load.checksums.resize(load.pieces.size());
     auto segment = context_.segments.Open(load.node, peer_id_, context_.DataDeadline(load.bytes));
     load.status = scratch.ok() ? segment.status() : scratch;
@@ -44,6 +57,8 @@ void Haul::Run() {
 BatchOptions Haul::OptionsOf(Load& load) const {
   BatchOptions options{context_.DataDeadline(load.bytes)};
   options.checksums = load.checksums;
+  const size_t headers = load.headers.size();
+  options.barrier = op_ == Op::kWrite ? headers : load.pieces.size() - headers;
   options.is_cold = true;  // a pool is much larger than a cache
   return options;
 }

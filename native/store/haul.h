@@ -37,9 +37,11 @@ class Haul {
   // Local memory for the time of the haul.
   Arena& arena() { return arena_; }
 
-  // `length` bytes between local memory and byte `offset` of the node's segment. In a node's batch
-  // the pieces go in the order in which they were added.
+  // `length` bytes between local memory and byte `offset` of the node's segment.
   Slot Add(const NodeAddress& node, uint64_t address, uint64_t offset, uint64_t length);
+  // The header of an extent there. Over shared memory headers are written before everything else of
+  // the node's batch, and read after it.
+  Slot AddHeader(const NodeAddress& node, uint64_t address, uint64_t offset);
 
   // Moves everything; nodes are served side by side where that pays.
   void Run();
@@ -47,12 +49,16 @@ class Haul {
   // Of the batch that a piece was in.
   const Status& StatusOf(Slot slot) const { return loads_[slot.node].status; }
   NodeId NodeOf(Slot slot) const { return loads_[slot.node].node.node; }
-  // Of a piece that has moved, when checksums were asked for.
-  uint32_t ChecksumOf(Slot slot) const { return loads_[slot.node].checksums[slot.piece]; }
+  // Of a piece that has moved, when checksums were asked for. REQUIRES: it is no header.
+  uint32_t ChecksumOf(Slot slot) const {
+    const Load& load = loads_[slot.node];
+    return load.checksums[(op_ == Op::kWrite ? load.headers.size() : 0) + slot.piece];
+  }
 
  private:
   struct Load {
     NodeAddress node;
+    std::vector<Piece> headers = {};  // until Run puts them among the pieces
     std::vector<Piece> pieces = {};
     std::vector<uint32_t> checksums = {};
     uint64_t bytes = 0;
@@ -61,6 +67,7 @@ class Haul {
     Status status = {};
   };
 
+  uint32_t LoadOf(const NodeAddress& node);
   BatchOptions OptionsOf(Load& load) const;
   bool IsWorthAThread(const Load& load) const;
   void Submit(Load& load);

@@ -48,8 +48,8 @@ void ReadRound::AddHeads(const ReadSource& source, uint64_t begin, uint64_t end)
        ++stripe) {
     const Placement& extent = source.extents[stripe];
     uint8_t* const bytes = haul_.arena().Take(kHeaderBytes);
-    const auto slot = haul_.Add(source.nodes[extent.node], reinterpret_cast<uint64_t>(bytes),
-                                extent.offset, kHeaderBytes);
+    const auto slot = haul_.AddHeader(source.nodes[extent.node], reinterpret_cast<uint64_t>(bytes),
+                                      extent.offset);
     heads_.push_back({slot, bytes, stripe});
   }
 }

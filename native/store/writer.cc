@@ -95,7 +95,7 @@ void Writer::AddCopy(size_t copy, std::span<uint8_t* const> headers, Haul& haul,
   for (size_t at = 0; at < headers.size(); ++at) {
     const Placement& extent = ExtentOf(copy, job.stripes[at]);
     const auto address = reinterpret_cast<uint64_t>(headers[at]);
-    job.slots.push_back(haul.Add(NodeOf(extent), address, extent.offset, kHeaderBytes));
+    job.slots.push_back(haul.AddHeader(NodeOf(extent), address, extent.offset));
   }
   const Shape& shape = grant_.shape;
   for (const Job::Cut& cut : job.cuts) {

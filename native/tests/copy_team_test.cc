@@ -217,6 +217,60 @@ TEST(ManyCallersShareTheirBatchesAtOnce) {
   for (auto& caller : callers) caller.join();
 }
 
+// A word at the end of each 64 KiB: the first is a header. Who fills them does so in this order,
+// and who looks at them looks at the header last: then none is newer than it.
+constexpr uint64_t kWordEvery = 64u << 10;
+constexpr uint64_t kFirstWord = kWordEvery - 8;
+
+void FillWords(uint8_t* begin, uint64_t value) {
+  for (uint64_t at = kFirstWord; at < Shared::kBytes; at += kWordEvery) {
+    std::atomic_ref(reinterpret_cast<uint64_t&>(begin[at])).store(value);
+  }
+}
+
+uint64_t WordAt(uint8_t* begin, uint64_t at) {
+  return std::atomic_ref(reinterpret_cast<uint64_t&>(begin[at])).load();
+}
+
+bool IsNoneNewer(uint8_t* begin) {
+  uint64_t newest = 0;
+  for (uint64_t at = kFirstWord + kWordEvery; at < Shared::kBytes; at += kWordEvery) {
+    newest = std::max(newest, WordAt(begin, at));
+  }
+  return newest <= WordAt(begin, kFirstWord);
+}
+
+TEST(WhatIsBeforeTheBarrierOfASharedBatchMovesFirst) {
+  const Shared bed;
+  uint8_t* const local = bed.local->data();
+  uint8_t* const lent = bed.segment->data();
+  const Piece head{bed.local->address() + kFirstWord, kFirstWord, 8};
+  const Piece rest{bed.local->address() + kWordEvery, kWordEvery, Shared::kBytes - kWordEvery};
+  const Piece writes[] = {head, rest}, reads[] = {rest, head};
+  std::atomic<bool> is_over = false;
+  std::thread watcher([&] {
+    while (!is_over) EXPECT(IsNoneNewer(lent));
+  });
+  for (uint64_t value = 1; value < 100; ++value) {
+    FillWords(local, value);
+    const BatchOptions options{.deadline = Later(), .barrier = 1, .is_cold = true};
+    EXPECT(bed.user->Execute(Op::kWrite, bed.remote, writes, options).ok());
+  }
+  is_over = true;
+  watcher.join();
+  is_over = false;
+  std::thread filler([&] {
+    for (uint64_t value = 100; !is_over; ++value) FillWords(lent, value);
+  });
+  for (int round = 0; round < 100; ++round) {
+    const BatchOptions options{.deadline = Later(), .barrier = 1, .is_cold = true};
+    EXPECT(bed.user->Execute(Op::kRead, bed.remote, reads, options).ok());
+    EXPECT(IsNoneNewer(local));
+  }
+  is_over = true;
+  filler.join();
+}
+
 TEST(NothingIsWrittenAfterASharedBatchThatRanOutOfTime) {
   const Shared bed;
   int late = 0;

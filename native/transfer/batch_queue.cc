@@ -9,7 +9,8 @@ namespace mooncake {
 namespace {
 
 bool IsSmall(const SubmittedBatch& batch) {
-  return !batch.is_alone && !batch.note && batch.size_bytes <= BatchQueue::kSmallBytes &&
+  return !batch.is_alone && !batch.note && batch.options.barrier == 0 &&
+         batch.size_bytes <= BatchQueue::kSmallBytes &&
          batch.pieces->size() <= BatchQueue::kTogetherPieces &&
          !batch.claim->footprint().is_on_device();
 }

@@ -117,6 +117,7 @@ Status StagedBatch::Move(Op op, int half) {
   Chunk& chunk = chunks_[half];
   BatchOptions options = options_;
   options.checksums = chunk.checksums;
+  options.barrier = 0;
   MC_RETURN_IF_ERROR(attachment_.Execute(op, chunk.pieces, options));
   has_moved_ = true;
   for (size_t i = 0; i < chunk.checksums.size(); ++i) {

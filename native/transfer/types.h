@@ -45,6 +45,9 @@ struct BatchOptions {
   // succeeded, and undefined before and otherwise. The memory is the caller's, until then. A piece
   // of length 0 has 0. Not for prepared transfers, whose pieces were joined (kInvalidArgument).
   std::span<uint32_t> checksums = {};
+  // Over shared memory, pieces before this one have moved before it or any after it begins; 0: none
+  // waits. Between a network or a device and memory pieces move in any order.
+  size_t barrier = 0;
   // The target is large and was not used lately: smaller batches go past the caches as well.
   bool is_cold = false;
 

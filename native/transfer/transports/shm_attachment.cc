@@ -44,14 +44,14 @@ struct Part {
   }
 };
 
-// At most `most_bytes` and kWindowPieces each.
-std::vector<Part> CutUp(std::span<const Piece> pieces, uint64_t most_bytes) {
-  std::vector<Part> parts;
-  for (size_t at = 0; at < pieces.size();) {
+// Appends the pieces from `at` to `end`, in parts of at most `most_bytes` and kWindowPieces each.
+void CutUp(std::span<const Piece> pieces, size_t at, size_t end, uint64_t most_bytes,
+           std::vector<Part>& parts) {
+  while (at < end) {
     const Piece& piece = pieces[at];
     const size_t first = at;
     uint64_t room = most_bytes;
-    while (at < pieces.size() && at - first < kWindowPieces && pieces[at].length <= room) {
+    while (at < end && at - first < kWindowPieces && pieces[at].length <= room) {
       room -= pieces[at++].length;
     }
     if (at > first) {
@@ -64,7 +64,6 @@ std::vector<Part> CutUp(std::span<const Piece> pieces, uint64_t most_bytes) {
     }
     ++at;
   }
-  return parts;
 }
 
 // Puts the checksums of pieces that were cut together.
@@ -127,7 +126,12 @@ Status ShmAttachment::Copy(Op op, const Window& window, std::span<const Piece> p
   CopyTeam& team = *transport_->copy_team_;
   const bool is_shared = bytes >= kSharedFrom && team.helpers() > 0;
   std::fill(options.checksums.begin(), options.checksums.end(), 0);
-  std::vector<Part> parts = CutUp(pieces, is_shared ? kSharedBytes : kCopyBytes);
+  const uint64_t part_bytes = is_shared ? kSharedBytes : kCopyBytes;
+  const size_t barrier = std::min(options.barrier, pieces.size());
+  std::vector<Part> parts;
+  CutUp(pieces, 0, barrier, part_bytes, parts);
+  const size_t before = parts.size();
+  CutUp(pieces, barrier, pieces.size(), part_bytes, parts);
   const auto copy = [&](size_t at) -> Status {
     MC_RETURN_IF_ERROR(CheckStop(options));
     Part& part = parts[at];
@@ -139,7 +143,9 @@ Status ShmAttachment::Copy(Op op, const Window& window, std::span<const Piece> p
     return status;
   };
   if (is_shared) {
-    MC_RETURN_IF_ERROR(team.Run(parts.size(), copy));
+    MC_RETURN_IF_ERROR(team.Run(before, copy));
+    const auto copy_after = [&](size_t at) { return copy(before + at); };
+    MC_RETURN_IF_ERROR(team.Run(parts.size() - before, copy_after));
   } else {
     for (size_t at = 0; at < parts.size(); ++at) MC_RETURN_IF_ERROR(copy(at));
   }
