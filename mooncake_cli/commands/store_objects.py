@@ -164,7 +164,7 @@ def _short_line(one: ObjectDescription) -> str:
 
 
 def _long_line(one: ObjectDescription) -> str:
-    nodes = ",".join(one.copies) or "-"
+    nodes = ",".join(one.nodes) or "-"
     return f"{one.size_bytes:>14,}  {one.pin:<4}  {one.leases:>3}  {nodes}  {shown(one.key)}"
 
 

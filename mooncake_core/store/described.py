@@ -27,6 +27,8 @@ class ObjectDescription(Struct, frozen=True, kw_only=True):
     """Empty: it is in none."""
     copies: tuple[str, ...]
     """The store node of each copy; of a striped one that of its first stripe."""
+    nodes: tuple[str, ...]
+    """Every store node that has a part of a copy, once."""
 
 
 class _Info(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -42,6 +44,7 @@ class _Info(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     depth: int
     group: bytes
     copies: tuple[int, ...]
+    nodes: tuple[int, ...]
 
 
 class _Objects(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -76,4 +79,5 @@ def _described(info: _Info, nodes: list[str]) -> ObjectDescription:
         depth=info.depth,
         group=info.group,
         copies=tuple(nodes[number] for number in info.copies),
+        nodes=tuple(nodes[number] for number in info.nodes),
     )

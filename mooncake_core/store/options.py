@@ -124,9 +124,11 @@ class Link(Struct, frozen=True, kw_only=True):
     group: Key = b""
     """Name of what lives and dies with it; empty: it is alone."""
     group_size: int = 0
-    """Members without which none can be read; 0: not known."""
+    """Members without which none can be read; 0: not known. The most that a member says counts."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that have no room on the wire."""
         check_number("depth", self.depth, 0, MAX_DEPTH)
         check_number("group_size", self.group_size, 0, MAX_DEPTH)
+        if self.group_size and not self.group:
+            raise ValueError(f"group_size is {self.group_size}, and there is no group")

@@ -18,14 +18,17 @@ uint64_t KeyBytesOf(const Client::PutItem& item) {
   return item.key.size() + item.parent.size() + item.group.size();
 }
 
-Status NoSpace(const Space& space, const PutStart::Item& item) {
+Status NoSpace(const Space& space, const PutStart::Item& item, uint64_t stripe_bytes) {
   if (space.capacity == 0) return {Code::kUnavailable, "no store node takes objects now"};
+  const std::string stripes =
+      stripe_bytes == 0 ? "" : " in stripes of " + std::to_string(stripe_bytes);
   return {Code::kOutOfSpace,
-          "no room for " + std::to_string(item.size_bytes) + " bytes: of " +
+          "no room for " + std::to_string(item.size_bytes) + " bytes" + stripes +
+              ", each extent with a header of " + std::to_string(kHeaderBytes) + ": of " +
               std::to_string(space.capacity) + " bytes " + std::to_string(space.pinned) +
               " are pinned by reads and writes, " + std::to_string(space.quarantined) +
-              " quarantined, " + std::to_string(space.evictable) +
-              " evictable; the largest free extent is " +
+              " quarantined, " + std::to_string(space.evictable) + " evictable, " +
+              std::to_string(space.capacity - space.used) + " free; the largest free extent is " +
               std::to_string(space.largest_free_extent)};
 }
 
@@ -54,10 +57,10 @@ Status Invalid(const PutStart::Item& item, const PutOptions& options) {
   return {Code::kInvalidArgument, "the master refuses the put: " + causes};
 }
 
-Client::Started Refused(PutOutcome outcome, const Space& space, const PutStart::Item& item,
-                        const PutOptions& options) {
+Client::Started Refused(const PutStartReply::Item& grant, const Space& space,
+                        const PutStart::Item& item, const PutOptions& options) {
   using Outcome = Client::Outcome;
-  switch (outcome) {
+  switch (grant.outcome) {
     case PutOutcome::kExists:
       return {Outcome::kExists};
     case PutOutcome::kBusy:
@@ -65,15 +68,17 @@ Client::Started Refused(PutOutcome outcome, const Space& space, const PutStart::
     case PutOutcome::kNotAdmitted:
       return {Outcome::kNotAdmitted};
     case PutOutcome::kOutOfSpace:
-      return {Outcome::kFailed, NoSpace(space, item)};
+      return {Outcome::kFailed, NoSpace(space, item, grant.stripe_bytes)};
     case PutOutcome::kMakingRoom:
       return {Outcome::kFailed,
               {Code::kUnavailable, "the master did not make room for " +
                                        std::to_string(item.size_bytes) + " bytes in time"}};
     case PutOutcome::kTooFewNodes:
       return {Outcome::kFailed,
-              {Code::kTooFewNodes, "there are no " + std::to_string(options.replicas) +
-                                       " domains that take objects, one for each copy"}};
+              {Code::kTooFewNodes,
+               "strict copies need a failure domain each: " + std::to_string(options.replicas) +
+                   " are wanted, and the nodes that take objects are in " +
+                   std::to_string(grant.copies) + "; a node's is its host, or its --domain"}};
     case PutOutcome::kAborted:
       return {Outcome::kFailed, {Code::kUnavailable, "the put was aborted before it was started"}};
     default:
@@ -181,7 +186,7 @@ Status Client::StartSome(std::span<const PutItem> items, const PutOptions& optio
     const PutStartReply::Item& grant = answer.items[at];
     const PutStart::Item& item = question.items[at];
     if (grant.outcome != PutOutcome::kStarted) {
-      puts.items.push_back(Refused(grant.outcome, answer.space, item, wanted));
+      puts.items.push_back(Refused(grant, answer.space, item, wanted));
       if (grant.outcome == PutOutcome::kOutOfSpace) puts.space = answer.space;
       continue;
     }

@@ -212,7 +212,7 @@ auto Fields(A& a, Stats& m) {
 template <typename A>
 auto Fields(A& a, ObjectInfo& m) {
   return a(m.key, m.is_there, m.size_bytes, m.part_bytes, m.generation, m.pin, m.leases, m.depth,
-           m.group, m.copies);
+           m.group, m.copies, m.nodes);
 }
 template <typename A>
 auto Fields(A& a, Describe& m) {

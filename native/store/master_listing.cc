@@ -11,7 +11,7 @@ constexpr uint64_t kMaxPageBytes = 8ull << 20;
 
 // On the wire, at most.
 uint64_t BytesOf(const ObjectInfo& info) {
-  return 64 + info.key.size() + info.group.size() + 9 * info.copies.size();
+  return 64 + info.key.size() + info.group.size() + 9 * (info.copies.size() + info.nodes.size());
 }
 
 }  // namespace
@@ -40,8 +40,14 @@ ObjectInfo MasterCore::InfoOf(uint32_t index, Objects& answer) {
   if (object.group != kNoIndex) info.group = inventory_.groups()[object.group].name;
   for (size_t at = 0; at < object.copy_count; ++at) {
     const CopyExtent& first = object.copy(at)[0];
-    if (!first.is_retired && !first.is_void()) info.copies.push_back(NameNode(first.node, answer));
+    if (first.is_retired || first.is_void()) continue;
+    info.copies.push_back(NameNode(first.node, answer));
+    for (const CopyExtent& extent : object.copy(at)) {
+      if (!extent.is_void()) info.nodes.push_back(NameNode(extent.node, answer));
+    }
   }
+  std::ranges::sort(info.nodes);
+  info.nodes.erase(std::ranges::unique(info.nodes).begin(), info.nodes.end());
   return info;
 }
 

@@ -25,6 +25,10 @@ bool IsValid(const PutStart& event, const PutStart::Item& item, uint64_t limit_b
          StripeCount(item.size_bytes, stripe) * options.replicas <= kMaxExtents;
 }
 
+PutStartReply::Item NoRoom(const Wanted& wanted) {
+  return {PutOutcome::kOutOfSpace, 0, wanted.stripes > 1 ? wanted.stripe_bytes : 0};
+}
+
 }  // namespace
 
 uint32_t MasterCore::Puts::Find(uint64_t put_id) const {
@@ -86,15 +90,16 @@ PutStartReply::Item MasterCore::StartPut(const PutStart& event, const PutStart::
     ++counters.not_admitted;
     return {PutOutcome::kNotAdmitted};
   }
-  if (options.is_strict && inventory_.CountDomains() < options.replicas) {
-    return {PutOutcome::kTooFewNodes};
+  if (options.is_strict) {
+    const uint32_t domains = inventory_.CountDomains();
+    if (domains < options.replicas) return {PutOutcome::kTooFewNodes, 0, 0, domains};
   }
   room_.Restart();
   const Wanted wanted = WantedOf(event, item, owner);
   const RoomOutcome outcome = inventory_.Place(wanted, room_);
   if (outcome == RoomOutcome::kFull) {
     ++counters.out_of_space;
-    return {PutOutcome::kOutOfSpace};
+    return NoRoom(wanted);
   }
   Room later;
   if (outcome == RoomOutcome::kMaking) later = std::exchange(room_, {});
@@ -173,7 +178,8 @@ PutStartReply::Item MasterCore::Continue(const PutStart& event, const PutStart::
   if (!is_same) return {PutOutcome::kInvalid};
   const auto making = making_room_.find(index);
   if (making == making_room_.end()) return Grant(index, reply);
-  const RoomOutcome outcome = inventory_.Place(WantedOf(event, item, owner), making->second.room);
+  const Wanted wanted = WantedOf(event, item, owner);
+  const RoomOutcome outcome = inventory_.Place(wanted, making->second.room);
   if (outcome == RoomOutcome::kMaking) {
     making->second.asked_s = now_s_;
     asked_.push_back({now_s_, index});
@@ -187,7 +193,7 @@ PutStartReply::Item MasterCore::Continue(const PutStart& event, const PutStart::
   ++inventory_.counters().out_of_space;
   owner.puts.Erase(item.put_id);
   EndWriting(index);
-  return {PutOutcome::kOutOfSpace};
+  return NoRoom(wanted);
 }
 
 PutStartReply::Item MasterCore::Grant(uint32_t index, PutStartReply& reply) {

@@ -131,7 +131,7 @@ struct PutStartReply {
     PutOutcome outcome = PutOutcome::kInvalid;
     uint64_t generation = 0;
     uint64_t stripe_bytes = 0;  // 0: one stripe
-    uint32_t copies = 0;
+    uint32_t copies = 0;        // kTooFewNodes: there could be so many
   };
   bool is_known = false;
   uint64_t peer_id = 0;  // the only engine that may write
@@ -219,6 +219,7 @@ struct ObjectInfo {
   uint32_t depth = 0;
   std::string group;
   std::vector<uint64_t> copies;  // the first node of each: index into the message's `nodes`
+  std::vector<uint64_t> nodes;   // that have a part of a copy, each once
 };
 struct Describe {
   std::vector<std::string_view> keys;

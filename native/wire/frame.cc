@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 
 #include "base/check.h"
 #include "wire/bytes.h"
@@ -24,6 +25,8 @@ Result<FrameHeader> DecodeFrameHeader(std::span<const uint8_t, kFrameHeaderBytes
     return Status(Code::kWire, std::string("frame with ") + what + " " + std::to_string(is) +
                                    "; expected " + std::to_string(expected));
   };
+  const std::string_view first(reinterpret_cast<const char*>(bytes.data()), 4);
+  if (first == "HTTP") return Status(Code::kWire, "HTTP speaks there, this is not its port");
   const uint16_t magic = LoadLittle<uint16_t>(&bytes[0]);
   if (magic != kFrameMagic) return refuse("magic", magic, kFrameMagic);
   if (bytes[2] != kFrameVersion) return refuse("version", bytes[2], kFrameVersion);

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from mooncake_core.errors import TooFewNodes
+from mooncake_core.errors import OutOfSpace, TooFewNodes
 from mooncake_core.store import PutOptions
 from tests.store.processes import Cluster, eventually
 
@@ -61,7 +61,7 @@ def test_preferred_nodes_get_the_copies_and_no_two_share_a_domain(quartet):
     with client.open_write("open", size_bytes=1, replicas=4) as writer:
         assert writer.replicas == 3
     used = client.stats().used_bytes
-    with pytest.raises(TooFewNodes, match="4 domains"):
+    with pytest.raises(TooFewNodes, match="4 are wanted.*are in 3;"):
         client.put("strict", b"x", options=PutOptions(replicas=4, strict=True))
     assert not client.exists("strict")
     assert client.stats().used_bytes == used
@@ -73,6 +73,11 @@ def test_an_object_whose_stripes_lie_on_several_nodes_misses_when_one_of_them_di
     assert client.put("two copies", content("two copies", size), options=PutOptions(replicas=2))
     used = [node.used_bytes for node in client.stats().nodes]
     assert min(used) > 0, "each has some of them"
+    described = client.describe(["one copy"])[0]
+    assert len(described.copies) == 1
+    assert sorted(described.nodes) == sorted(node.name for node in client.stats().nodes)
+    with pytest.raises(OutOfSpace, match="in stripes of 262144"):
+        client.put("larger than all", bytes(65 * MIB))
     quartet.nodes[3].kill()
     eventually(lambda: client.get("one copy") is None, "it is noticed", timeout_s=0.5)
     assert client.get("two copies") == content("two copies", size)

@@ -84,3 +84,8 @@ def test_of_many_soft_pins_the_last_one_counts(last_s, is_left):
         site.tick()
     [info] = site.step(wire.Describe([b"k"])).objects
     assert info.pin == (wire.SOFT_PIN if is_left else wire.NO_PIN)
+
+
+def test_members_of_no_group_cannot_be_counted():
+    with pytest.raises(ValueError, match="group_size is 2, and there is no group"):
+        Link(group_size=2)

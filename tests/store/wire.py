@@ -233,6 +233,7 @@ class ObjectInfo(Message):
     depth: int
     group: bytes
     copies: list[int]
+    nodes: list[int]
 
 
 class Objects(Message):
