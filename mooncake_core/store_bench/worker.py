@@ -101,6 +101,8 @@ class Worker:
         arena = self._bound.arena(case.size_bytes, batch)
         try:
             for start in range(0, len(keys), batch):
+                if self._stop.is_set():
+                    break
                 some = keys[start : start + batch]
                 self._filled += some
                 fill(arena.slots[0], some)

@@ -45,8 +45,8 @@ def endpoints(master):
     return [node.endpoint for node in nodes]
 
 
-async def serve(master, name="n", ready=lambda bound: None, stop=None):
-    config = StoreConfig(master=master, capacity="1 MiB", name=name)
+async def serve(master, name="n", ready=lambda bound: None, stop=None, drain_s=0.0):
+    config = StoreConfig(master=master, capacity="1 MiB", name=name, drain_s=drain_s)
     await serve_store(config, ready=ready, stop=stop or asyncio.Event())
 
 
@@ -70,6 +70,30 @@ def test_a_node_takes_its_name_over_from_a_dead_one(master, caplog):
     other.link.close()
     assert endpoints(master) == []
     assert "'n' is taken by the node at 127.0.0.1:1" in caplog.text
+
+
+def test_a_node_that_leaves_while_it_is_refused_does_not_drain_the_one_with_its_name(
+    master, caplog
+):
+    other = Other(master)
+
+    async def leave():
+        stop = asyncio.Event()
+        task = asyncio.create_task(serve(master, stop=stop, drain_s=5.0))
+        while "is taken by" not in caplog.text:
+            other.beat()
+            await asyncio.wait({task}, timeout=TTL_S / 4)
+        stop.set()
+        await task
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(leave())
+    other.beat()
+    link = Link(master)
+    [node] = link.ask(wire.One(), wire.STATS, wire.Stats).nodes
+    assert node.state == 0, "online"
+    link.close()
+    other.link.close()
 
 
 def test_a_node_gives_up_when_the_one_with_its_name_lives(master):
