@@ -108,7 +108,7 @@ def test_one_item_without_room_leaves_the_others_alone(client):
 
 
 def test_strict_copies_are_all_there_or_none(client):
-    with pytest.raises(TooFewNodes, match="3 are wanted.*are in 2;"):
+    with pytest.raises(TooFewNodes, match=r"3 are wanted.*are in 2;"):
         client.put("strict", b"1", options=PutOptions(replicas=3, strict=True))
     assert not client.exists("strict")
     assert client.put("lenient", b"1", options=PutOptions(replicas=3))

@@ -61,7 +61,7 @@ def test_preferred_nodes_get_the_copies_and_no_two_share_a_domain(quartet):
     with client.open_write("open", size_bytes=1, replicas=4) as writer:
         assert writer.replicas == 3
     used = client.stats().used_bytes
-    with pytest.raises(TooFewNodes, match="4 are wanted.*are in 3;"):
+    with pytest.raises(TooFewNodes, match=r"4 are wanted.*are in 3;"):
         client.put("strict", b"x", options=PutOptions(replicas=4, strict=True))
     assert not client.exists("strict")
     assert client.stats().used_bytes == used
