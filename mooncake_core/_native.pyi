@@ -451,7 +451,10 @@ class StoreClient:
 
     def write_ranges(self, writers: list[Any], offsets: Sequence[int], addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], counts: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None) -> None: ...
 
-    def commit(self, writers: list[Any]) -> list[bool]: ...
+    def commit(self, writers: list[Any]) -> tuple[list[bool], list[tuple[int, Code, str]]]:
+        """
+        Return (whether each is visible, [(index, code, message) of those that failed]).
+        """
 
     def get(self, keys: Iterable[Any]) -> list[Any]: ...
 

@@ -19,7 +19,7 @@ import msgspec
 
 from mooncake_core.config import StoreClientConfig
 from mooncake_core.native import _native, native_errors
-from mooncake_core.store.crossing import Links, native_links, native_options, results
+from mooncake_core.store.crossing import Links, commits, native_links, native_options, results
 from mooncake_core.store.described import ObjectDescription, decode_objects
 from mooncake_core.store.objects import ObjectReader, ObjectView, ObjectWriter
 from mooncake_core.store.options import (
@@ -32,9 +32,9 @@ from mooncake_core.store.options import (
     PutOptions,
     PutResult,
     check_number,
-    check_soft_pin,
     check_timeout,
     pin_number,
+    pin_seconds,
 )
 from mooncake_core.store.stats import ClusterStats, decode_stats
 from mooncake_core.store.tasks import StoreAdmin
@@ -254,7 +254,8 @@ class StoreClient:
         Args:
             key: any bytes, at most 64 KiB.
             size_bytes: of the whole object.
-            part_bytes: of each part but the last; 0: one part.
+            part_bytes: of each part but the last; 0: one part. Of parts there are at most 1,024,
+                and one more for each 4 KiB of the object.
             replicas: shorthand for the one of `options`.
             options: how it is to be kept.
             link: what it belongs to.
@@ -331,10 +332,12 @@ class StoreClient:
     def batch_commit(self, writers: Sequence[ObjectWriter]) -> list[bool]:
         """Commit several objects of this client with one question; as `ObjectWriter.commit`.
 
-        Raises the first error, after all others have been committed.
+        Raises the first error, after all others have been committed; its `results` says of each
+        whether it is visible, or why it is not.
         """
         with native_errors:
-            return self._native.commit([writer.native for writer in writers])
+            answer = self._native.commit([writer.native for writer in writers])
+        return commits(answer)
 
     def open_read(self, keys: Iterable[Key], *, leading: bool = True) -> ObjectReader:
         """Lease the longest leading run of `keys` that is present; `count` may be 0.
@@ -413,19 +416,19 @@ class StoreClient:
             return removed
 
     def pin(
-        self, keys: Sequence[Key], kind: PinKind = "hard", *, soft_pin_s: float = 0.0
+        self, keys: Sequence[Key], kind: PinKind = "hard", *, soft_pin_s: float | None = None
     ) -> list[bool]:
         """Set how hard each object is to be evicted; False where it is not there.
 
         Args:
             keys: of the objects.
-            kind: see PutOptions.pin.
-            soft_pin_s: how long a soft pin lasts.
+            kind: none; soft: evicted only when nothing else is left, for a time; or hard: never
+                evicted.
+            soft_pin_s: how long a soft pin lasts; None: 30 minutes.
         """
-        check_soft_pin(soft_pin_s)
-        number = pin_number(kind)
+        number, seconds = pin_number(kind), pin_seconds(kind, soft_pin_s)
         with native_errors:
-            return list(self._native.set_pin(keys, number, soft_pin_s))
+            return list(self._native.set_pin(keys, number, seconds))
 
     def unpin(self, keys: Sequence[Key]) -> list[bool]:
         """Let each object be evicted like any other; False where it is not there."""

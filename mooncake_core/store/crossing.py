@@ -7,13 +7,14 @@ from typing import Any
 
 from mooncake_core.errors import OutOfSpace
 from mooncake_core.native import _native, translate
-from mooncake_core.store.options import Key, Link, PutOptions, PutResult, pin_number
+from mooncake_core.store.options import Key, Link, PutOptions, PutResult, pin_number, pin_seconds
 
 Links = Sequence[Link | None]
 
 _RESULTS = tuple(PutResult)
 _NativeLinks = list[tuple[Key, int, Key, int] | None]
-_Answer = tuple[bytes, list[tuple[int, _native.Code, str]], tuple[int, int, int, int, int, int]]
+_Failures = list[tuple[int, _native.Code, str]]
+_Answer = tuple[bytes, _Failures, tuple[int, int, int, int, int, int]]
 
 
 def native_options(options: PutOptions) -> _native.StorePutOptions:
@@ -23,7 +24,7 @@ def native_options(options: PutOptions) -> _native.StorePutOptions:
         is_strict=options.strict,
         is_upsert=options.upsert,
         pin=pin_number(options.pin),
-        soft_pin_s=options.soft_pin_s,
+        soft_pin_s=pin_seconds(options.pin, options.soft_pin_s),
         has_checksums=options.checksums,
         preferred=list(options.preferred),
     )
@@ -44,9 +45,23 @@ def results(answer: _Answer) -> list[PutResult]:
     """Return how each put has gone, or raise the first fault, which then has all `results`."""
     outcomes, failures, space = answer
     results = [_RESULTS[outcome] for outcome in outcomes]
+    _raise_first(results, failures, space)
+    return results
+
+
+def commits(answer: tuple[list[bool], _Failures]) -> list[bool]:
+    """Return whether each object is visible, or raise the first fault; as `results`."""
+    visible, failures = answer
+    _raise_first(visible, failures)
+    return visible
+
+
+def _raise_first(
+    outcomes: Sequence[object], failures: _Failures, space: Sequence[int] = (0,) * 6
+) -> None:
     if not failures:
-        return results
-    errors: list[PutResult | Exception] = list(results)
+        return
+    errors = list(outcomes)
     for index, code, message in failures:
         error = translate(_native.Error(code, message, False))
         if isinstance(error, OutOfSpace):

@@ -15,6 +15,9 @@ PinKind = Literal["none", "soft", "hard"]
 PIN_NUMBERS: dict[PinKind, int] = {"none": 0, "soft": 1, "hard": 2}
 """As the wire has them."""
 
+SOFT_PIN_S = 1800.0
+"""That a soft pin lasts when nothing else is said."""
+
 LONGEST_PIN_S = 1e9
 """That a soft pin can last; a hard one lasts longer."""
 
@@ -55,10 +58,15 @@ def check_names(names: Iterable[str], what: str) -> None:
         raise TypeError(f"{what} is the one text {names!r}; a list or tuple of names is needed")
 
 
-def check_soft_pin(soft_pin_s: float) -> None:
-    """Raise ValueError for what is no time that a soft pin can last."""
+def pin_seconds(kind: PinKind, soft_pin_s: float | None) -> float:
+    """Return how long a pin lasts as the wire has it; ValueError for what is no such time."""
+    if soft_pin_s is None:
+        return SOFT_PIN_S if kind == "soft" else 0.0
+    if kind != "soft":
+        raise ValueError(f"soft_pin_s is {soft_pin_s}, and pin is {kind!r}; only a soft pin ends")
     if not 0 <= soft_pin_s <= LONGEST_PIN_S:
         raise ValueError(f"soft_pin_s is {soft_pin_s}; it must be from 0 to {LONGEST_PIN_S:.0e}")
+    return soft_pin_s
 
 
 def pin_number(kind: PinKind) -> int:
@@ -97,7 +105,8 @@ class PutOptions(Struct, frozen=True, kw_only=True):
     """Replaces what is there, at the moment when the new value is whole."""
     pin: PinKind = "none"
     """soft: evicted only when nothing else is left, for `soft_pin_s`. hard: never evicted."""
-    soft_pin_s: float = 0.0
+    soft_pin_s: float | None = None
+    """Of a soft pin, and only of one: how long it lasts; None: 30 minutes."""
     preferred: tuple[str, ...] = ()
     """Names of store nodes to be tried first, in this order."""
     checksums: bool = True
@@ -110,8 +119,8 @@ class PutOptions(Struct, frozen=True, kw_only=True):
         check_names(self.preferred, "preferred")
         if len(self.preferred) > MAX_PREFERRED:
             raise ValueError(f"{len(self.preferred)} nodes are preferred; at most {MAX_PREFERRED}")
-        check_soft_pin(self.soft_pin_s)
         pin_number(self.pin)
+        pin_seconds(self.pin, self.soft_pin_s)
 
 
 class Link(Struct, frozen=True, kw_only=True):

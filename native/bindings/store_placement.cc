@@ -28,7 +28,7 @@ NodeView MakeNode(std::string_view name, uint32_t domain, uint32_t host, uint64_
   return {is_open, domain, host, capacity_bytes, free_bytes, evictable_bytes, name, is_doubted};
 }
 
-// What PlaceCopies of a master would do were every node as empty as it looks.
+// Where a master would put copies were every node as empty as it looks.
 std::vector<uint32_t> Place(Placer& self, const std::vector<NodeView>& nodes, uint64_t bytes,
                             uint32_t copies, uint32_t host,
                             const std::vector<std::string>& preferred) {

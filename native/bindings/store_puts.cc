@@ -44,10 +44,13 @@ std::vector<Client::PutItem> Items(const KeyList& keys, const Links& links) {
   return items;
 }
 
+// Which items of a batch have failed, and why.
+using Failures = std::vector<std::tuple<size_t, Code, std::string>>;
+
 // How a batch of puts went, for Python.
 struct Report {
   std::vector<uint8_t> outcomes;
-  std::vector<std::tuple<size_t, Code, std::string>> failures;
+  Failures failures;
   store::Space space;
 };
 
@@ -94,7 +97,7 @@ AnyTuple Put(const ClientHandle& client, const KeyArgument& key_list, const AnyL
       ranges.push_back(borrowed.Source(view.range()));
       memory.emplace_back(&ranges.back(), 1);
     }
-    report = ReportOf(Unwrap(client->Put(items, memory, options)));
+    report = ReportOf(client->Put(items, memory, options));
   }
   return Answer(report);
 }
@@ -112,7 +115,7 @@ AnyTuple PutFrom(const ClientHandle& client, const KeyArgument& key_list, const 
   Report report;
   {
     const ReleaseGil released;
-    report = ReportOf(Unwrap(client->Put(items, memory.lists(), options)));
+    report = ReportOf(client->Put(items, memory.lists(), options));
   }
   return Answer(report);
 }
@@ -172,12 +175,18 @@ void WriteRanges(const ClientHandle&, const AnyList& handles, const std::vector<
   CheckAll(Client::Write(requests));
 }
 
-std::vector<bool> CommitAll(const ClientHandle& client, const AnyList& handles) {
+std::tuple<std::vector<bool>, Failures> CommitAll(const ClientHandle& client,
+                                                  const AnyList& handles) {
   const auto writers = Writers(handles);
   const ReleaseGil released;
   std::vector<bool> visible;
-  for (const Status& status : client->Commit(writers)) visible.push_back(IsVisible(status));
-  return visible;
+  Failures failures;
+  for (const Status& status : client->Commit(writers)) {
+    const bool is_failure = !status.ok() && status.code() != Code::kAlreadyExists;
+    if (is_failure) failures.emplace_back(visible.size(), status.code(), status.message());
+    visible.push_back(status.ok());
+  }
+  return {std::move(visible), std::move(failures)};
 }
 
 void BindOptions(nb::module_& m) {
@@ -212,7 +221,8 @@ void BindPuts(nb::module_& m, nb::class_<ClientHandle>& client) {
       .def("write_ranges", WriteRanges, nb::arg("writers"), nb::arg("offsets"),
            nb::arg("addresses").noconvert(), nb::arg("lengths").noconvert(),
            nb::arg("counts").noconvert().none())
-      .def("commit", CommitAll, nb::arg("writers"));
+      .def("commit", CommitAll, nb::arg("writers"),
+           "Return (whether each is visible, [(index, code, message) of those that failed]).");
 }
 
 }  // namespace mooncake

@@ -4,7 +4,8 @@
 namespace mooncake::store {
 namespace {
 
-constexpr int kMaxAdopted = 1024;  // children more than these become roots
+constexpr int kMaxAdopted = 1024;  // children more than these stay behind the old version
+constexpr int kMaxDescent = 4096;  // what stands further behind is cut off and stays
 
 }  // namespace
 
@@ -55,11 +56,13 @@ bool Inventory::CanGo(const Object& object) const {
 // Evicts an object and all behind it, the last ones first. What cannot go is cut off. False: the
 // step's work is used up; what is left is still whole.
 bool Inventory::EvictTree(uint32_t root) {
+  int depth = 0;
   for (uint32_t at = root;;) {
     if (work_ <= 0) return false;
     const uint32_t child = objects_[at].child;
-    if (child != kNoIndex && CanGo(objects_[child])) {
+    if (child != kNoIndex && depth < kMaxDescent && CanGo(objects_[child])) {
       at = child;
+      ++depth;
       continue;
     }
     --work_;
@@ -71,6 +74,7 @@ bool Inventory::EvictTree(uint32_t root) {
     EvictOne(at);
     if (at == root) return true;
     at = parent;
+    --depth;
   }
 }
 

@@ -24,6 +24,7 @@ void ChunkSums::Add(const Chunk& chunk, uint64_t offset, uint64_t length, uint32
   }
   if (begin == chunk.begin && run.end == chunk.end) {
     sums_[chunk.index] = run.checksum;
+    ++whole_;
   } else {
     runs_.emplace(begin, run);
   }

@@ -4,6 +4,7 @@
 // Pure. Thread safety: one thread at a time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -21,7 +22,9 @@ class ChunkSums {
   // REQUIRES: no byte comes twice.
   void Add(const Chunk& chunk, uint64_t offset, uint64_t length, uint32_t checksum);
 
-  // Right once every byte has come.
+  // Whether every byte has come.
+  bool IsWhole() const { return whole_ == sums_.size(); }
+  // Right once it is whole.
   std::span<const uint32_t> all() const { return sums_; }
 
  private:
@@ -31,6 +34,7 @@ class ChunkSums {
   };
 
   std::vector<uint32_t> sums_;
+  size_t whole_ = 0;              // of the chunks
   std::map<uint64_t, Run> runs_;  // by begin, of chunks that are not whole yet; none adjacent there
 };
 

@@ -75,9 +75,10 @@ class Client {
   Result<Puts> StartPuts(std::span<const PutItem> items, const PutOptions& options);
 
   // Stores each value, which lies in registered memory; items fail one by one. One that could not
-  // be written on the nodes that were chosen is put on others.
-  Result<PutResult> Put(std::span<const PutItem> items,
-                        std::span<const std::span<const Range>> values, const PutOptions& options);
+  // be written on the nodes that were chosen is put on others. When the master is away, all that
+  // was not put yet fails.
+  PutResult Put(std::span<const PutItem> items, std::span<const std::span<const Range>> values,
+                const PutOptions& options);
 
   // Ranges of several writers, with one batch a node. One status each.
   static std::vector<Status> Write(std::span<const WriteRequest> requests);
@@ -128,6 +129,9 @@ class Client {
   Result<PutStartReply> AskToPut(PutStart& question, Session::Identity& identity);
   Result<PutStartReply> AskUntilThereIsRoom(PutStart& question, Session::Identity& identity);
   Status SayReleased(const Session::Identity& identity);
+  void AbortLater(const Session::Identity& identity, const PutStart& question);
+  void AbortMaking(const Session::Identity& identity, const PutStart& question,
+                   const PutStartReply& reply);
   Status StartSome(std::span<const PutItem> items, const PutOptions& options, Puts& puts);
   Status PutSome(std::span<const PutItem> items, std::span<const std::span<const Range>> values,
                  const PutOptions& options, const Tries& tries, PutResult& result);

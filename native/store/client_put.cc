@@ -44,7 +44,7 @@ Status Invalid(const PutStart::Item& item, const PutOptions& options) {
   check("bytes of group name", item.group.size(), kMaxKeyBytes);
   check("bytes", item.size_bytes, kMaxObjectBytes);
   if (item.size_bytes <= kMaxObjectBytes) {
-    check("chunks", ChunkCount(item.size_bytes, item.part_bytes), kMaxChunks);
+    check("chunks", ChunkCount(item.size_bytes, item.part_bytes), MostChunks(item.size_bytes));
   }
   check("copies", options.replicas, kMaxReplicas);
   check("preferred nodes", options.preferred.size(), kMaxPreferred);
@@ -86,8 +86,12 @@ Client::Started Refused(const PutStartReply::Item& grant, const Space& space,
   }
 }
 
+bool IsMakingRoom(const PutStartReply::Item& item) {
+  return item.outcome == PutOutcome::kMakingRoom;
+}
+
 bool IsMissingRoom(const PutStartReply::Item& item) {
-  return item.outcome == PutOutcome::kOutOfSpace || item.outcome == PutOutcome::kMakingRoom;
+  return item.outcome == PutOutcome::kOutOfSpace || IsMakingRoom(item);
 }
 
 // What an outcome says of a commit.
@@ -109,18 +113,38 @@ Result<PutStartReply> Client::AskToPut(PutStart& question, Session::Identity& id
     auto reply = session.master().Call<PutStartReply>(MessageType::kPutStart, question,
                                                       session.CallDeadline());
     if (!reply.ok()) {
-      // It may have been granted: nobody writes there, so its abort is clean.
-      for (const auto& item : question.items)
-        session.AbortLater(identity.id, {item.put_id, {}, {}});
+      AbortLater(identity, question);  // they may have been granted
       return reply.status();
     }
     if (reply.value().is_known) {
       if (reply.value().items.size() == question.items.size()) return reply;
+      AbortLater(identity, question);
       return Status(Code::kWire, "the master answered another number of puts");
     }
     session.Forget(identity.id);
   }
   return Status(Code::kUnavailable, "the master does not keep this process's session");
+}
+
+// All that a question asked for: nobody has written there, so the aborts are clean.
+void Client::AbortLater(const Session::Identity& identity, const PutStart& question) {
+  for (const PutStart::Item& item : question.items) {
+    context_->session.AbortLater(identity.id, {item.put_id, {}, {}});
+  }
+}
+
+// Those for which the master still makes room, as nobody will ask for them again.
+void Client::AbortMaking(const Session::Identity& identity, const PutStart& question,
+                         const PutStartReply& reply) {
+  PutAbort abort{identity.id, {}};
+  for (size_t at = 0; at < reply.items.size(); ++at) {
+    if (!IsMakingRoom(reply.items[at])) continue;
+    abort.items.push_back({question.items[at].put_id, {}, {}});
+  }
+  Session& session = context_->session;
+  if (abort.items.empty()) return;
+  if (session.master().Tell(MessageType::kPutAbort, abort, session.CallDeadline()).ok()) return;
+  for (const PutAbort::Item& item : abort.items) session.AbortLater(identity.id, item);
 }
 
 // What this process has read may be the room that is missing.
@@ -138,13 +162,15 @@ Result<PutStartReply> Client::AskUntilThereIsRoom(PutStart& question, Session::I
   const Deadline deadline = context_->session.CallDeadline();
   auto reply = AskToPut(question, identity);
   if (!reply.ok() || std::ranges::none_of(reply.value().items, IsMissingRoom)) return reply;
-  MC_RETURN_IF_ERROR(SayReleased(identity));
-  const auto is_making = [](const PutStartReply::Item& item) {
-    return item.outcome == PutOutcome::kMakingRoom;
-  };
+  if (const Status said = SayReleased(identity); !said.ok()) {
+    AbortLater(identity, question);
+    return said;
+  }
   do {
     reply = AskToPut(question, identity);
-  } while (reply.ok() && std::ranges::any_of(reply.value().items, is_making) && !deadline.passed());
+    if (!reply.ok() || std::ranges::none_of(reply.value().items, IsMakingRoom)) return reply;
+  } while (!deadline.passed());
+  AbortMaking(identity, question, reply.value());
   return reply;
 }
 
@@ -195,7 +221,10 @@ Status Client::StartSome(std::span<const PutItem> items, const PutOptions& optio
     const auto exists = [&](const Placement& one) { return one.node < nodes->size(); };
     const bool is_possible = shape.IsPossible() && extents > 0 && extents <= placements.size() &&
                              std::ranges::all_of(placements.first(extents), exists);
-    if (!is_possible) return {Code::kWire, "the master placed an object nowhere"};
+    if (!is_possible) {
+      AbortLater(identity, question);
+      return {Code::kWire, "the master placed an object nowhere"};
+    }
     const auto own = placements.first(extents);
     placements = placements.subspan(extents);
     Writer::Grant granted{item.put_id, grant.generation,        shape, wanted.has_checksums,
@@ -207,9 +236,9 @@ Status Client::StartSome(std::span<const PutItem> items, const PutOptions& optio
   return Status::Ok();
 }
 
-Result<Client::PutResult> Client::Put(std::span<const PutItem> items,
-                                      std::span<const std::span<const Range>> values,
-                                      const PutOptions& options) {
+Client::PutResult Client::Put(std::span<const PutItem> items,
+                              std::span<const std::span<const Range>> values,
+                              const PutOptions& options) {
   PutResult result;
   result.items.reserve(items.size());
   while (!items.empty()) {
@@ -220,7 +249,11 @@ Result<Client::PutResult> Client::Put(std::span<const PutItem> items,
     // Twice what one try may take: a node that stands still uses up a whole one.
     const double limit_s = 2 * context_->DataDeadline(total).seconds_left();
     const Tries tries{kPutTries - 1, Deadline::After(limit_s)};
-    MC_RETURN_IF_ERROR(PutSome(items.first(count), values.first(count), options, tries, result));
+    const Status status = PutSome(items.first(count), values.first(count), options, tries, result);
+    if (!status.ok()) {  // none could be asked for: the others would fare no better
+      result.items.resize(result.items.size() + items.size(), {Outcome::kFailed, status, 0});
+      break;
+    }
     items = items.subspan(count);
     values = values.subspan(count);
   }

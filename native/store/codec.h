@@ -135,7 +135,7 @@ auto Fields(A& a, PutStartReply& m) {
 }
 template <typename A>
 auto Fields(A& a, PutEnd::Item& m) {
-  return a(m.put_id, m.key, m.generation, m.lost, m.dirty, m.failed);
+  return a(m.put_id, m.key, m.generation, m.lost, m.dirty, m.failed, m.checksums);
 }
 template <typename A>
 auto Fields(A& a, PutEnd& m) {

@@ -75,10 +75,9 @@ bool CopyJobs::HasSource(const Object& object) const {
 }
 
 // The copy that is to go, if it is a move.
-bool CopyJobs::IsMoved(const Object& object, size_t copy, uint32_t source) const {
-  return source != kNoIndex &&
-         std::ranges::any_of(object.copy(copy), [source](const CopyExtent& extent) {
-           return extent.node == source && !extent.is_void();
+bool CopyJobs::IsMoved(const Object& object, size_t copy, NodeId source) const {
+  return source != 0 && std::ranges::any_of(object.copy(copy), [&](const CopyExtent& extent) {
+           return !extent.is_void() && inventory_.nodes()[extent.node].id == source;
          });
 }
 
@@ -98,8 +97,9 @@ void CopyJobs::TakeDomains(const Job& job) {
 
 bool CopyJobs::CanTake(const Job& job, uint32_t slot, uint64_t bytes) const {
   const NodeView& view = inventory_.nodes().views()[slot];
-  return view.is_open && slot != job.plan.source &&
-         (job.plan.target == kNoIndex || job.plan.target == slot) &&
+  const NodeId node = inventory_.nodes()[slot].id;
+  return view.is_open && node != job.plan.source &&
+         (job.plan.target == 0 || job.plan.target == node) &&
          view.free_bytes + view.evictable_bytes >= bytes &&
          std::ranges::find(taken_domains_, view.domain) == taken_domains_.end();
 }
@@ -158,7 +158,7 @@ RoomOutcome CopyJobs::Evict(Job& job, uint32_t slot, uint64_t bytes) {
   if (job.making != slot) {
     const Reserved grown = std::exchange(job.room.grown, {});
     if (grown.slot != kNoIndex) inventory_.FreeReserved(grown);
-    job.room.Restart();
+    job.room.searched_bytes = 0;
   }
   Reserved reserved;
   const RoomOutcome outcome = inventory_.MakeRoomOn(slot, bytes, job.room, reserved);
@@ -171,7 +171,9 @@ void CopyJobs::Work(int& steps) {
   for (size_t left = making_.size(); left > 0 && steps > 0; --left) {
     const uint64_t id = making_.front();
     making_.pop_front();
-    Job& job = jobs_.at(id);
+    const auto found = jobs_.find(id);
+    if (found == jobs_.end()) continue;
+    Job& job = found->second;
     steps -= 100;  // of evictions, at least
     TakeDomains(job);
     const RoomOutcome outcome = job.problem.empty() ? ReserveAll(job) : RoomOutcome::kFull;
@@ -191,9 +193,11 @@ void CopyJobs::IssueAll(uint64_t id) {
 }
 
 void CopyJobs::Issue(uint64_t id, uint32_t stripe) {
-  const NodeId node = jobs_.at(id).room.extents[stripe].node;
+  Job& job = jobs_.at(id);
+  const NodeId node = job.room.extents[stripe].node;
   orders_[++last_order_] = {id, stripe, node, false};
-  queues_[node].push_back(last_order_);
+  job.orders.insert(last_order_);
+  queues_[node].insert(last_order_);
 }
 
 void CopyJobs::AppendOrders(NodeId node, std::vector<CopyOrder>& orders) {
@@ -205,7 +209,7 @@ void CopyJobs::AppendOrders(NodeId node, std::vector<CopyOrder>& orders) {
     orders.push_back(Describe(id, order));
     jobs_.at(order.job).sent += !order.is_sent;
     order.is_sent = true;
-    bytes += orders.back().bytes;
+    bytes += orders.back().bytes + sizeof(uint32_t) * orders.back().checksums.size();
     if (orders.size() >= kOrdersAtNode || bytes >= kBytesAtNode) return;
   }
 }
@@ -259,10 +263,9 @@ void CopyJobs::Heard(NodeId node, const CopyResult& result) {
 void CopyJobs::BlameSources(const Job& job, const CopyResult& result) {
   const Object& object = inventory_.objects()[job.plan.object];
   for (const NodeId node : result.corrupt) {
-    const uint32_t slot = inventory_.nodes().Find(node);
-    for (size_t copy = object.copy_count; copy-- > 0 && slot != kNoIndex;) {
+    for (size_t copy = object.copy_count; copy-- > 0;) {
       if (object.state != ObjectState::kCommitted) return;
-      if (object.copy(copy)[0].is_retired || !IsMoved(object, copy, slot)) continue;
+      if (object.copy(copy)[0].is_retired || !IsMoved(object, copy, node)) continue;
       ++inventory_.counters().corrupt;
       inventory_.RetireCopy(job.plan.object, copy);
     }
@@ -300,14 +303,9 @@ void CopyJobs::Cancel(uint64_t task) {
 void CopyJobs::Fail(uint64_t id, std::string problem) {
   Job& job = jobs_.at(id);
   if (job.problem.empty()) job.problem = std::move(problem);
-  for (auto queue = queues_.begin(); queue != queues_.end();) {
-    std::erase_if(queue->second, [&](uint64_t order) {
-      const auto found = orders_.find(order);
-      const bool is_void = found->second.job == id && !found->second.is_sent;
-      if (is_void) orders_.erase(found);
-      return is_void;
-    });
-    queue = queue->second.empty() ? queues_.erase(queue) : std::next(queue);
+  const std::set<uint64_t> own = job.orders;
+  for (const uint64_t order : own) {
+    if (!orders_.at(order).is_sent) Forget(order);
   }
   if (job.sent == 0) Finish(id);
 }
@@ -315,8 +313,9 @@ void CopyJobs::Fail(uint64_t id, std::string problem) {
 void CopyJobs::Forget(uint64_t order) {
   const auto found = orders_.find(order);
   const auto queue = queues_.find(found->second.node);
-  queue->second.erase(std::ranges::find(queue->second, order));
+  queue->second.erase(order);
   if (queue->second.empty()) queues_.erase(queue);
+  jobs_.at(found->second.job).orders.erase(order);
   orders_.erase(found);
 }
 
@@ -331,7 +330,6 @@ void CopyJobs::Finish(uint64_t id) {
     bytes += units * Allocator::kGranularity;
   }
   ended_.push_back({job.plan, job.generation, bytes, std::move(job.problem)});
-  std::erase(making_, id);
   job_of_.erase(object);
   jobs_.erase(id);
   inventory_.Unhold(object);
@@ -368,9 +366,13 @@ void CopyJobs::Check() const {
   size_t queued = 0;
   for (const auto& [node, queue] : queues_) queued += queue.size();
   MC_CHECK(queued == orders_.size(), "%zu orders in queues, %zu in all", queued, orders_.size());
+  size_t owned = 0;
+  for (const auto& [id, job] : jobs_) owned += job.orders.size();
+  MC_CHECK(owned == orders_.size(), "%zu orders of jobs, %zu in all", owned, orders_.size());
   std::unordered_map<uint64_t, uint32_t> sent;
   for (const auto& [id, order] : orders_) {
-    MC_CHECK(jobs_.contains(order.job), "order %llu", static_cast<unsigned long long>(id));
+    const bool is_known = jobs_.contains(order.job) && jobs_.at(order.job).orders.contains(id);
+    MC_CHECK(is_known, "order %llu", static_cast<unsigned long long>(id));
     sent[order.job] += order.is_sent;
   }
   MC_CHECK(job_of_.size() == jobs_.size(), "%zu objects, %zu jobs", job_of_.size(), jobs_.size());
@@ -378,6 +380,8 @@ void CopyJobs::Check() const {
     const Object& object = inventory_.objects()[job.plan.object];
     MC_CHECK(job.sent == sent[id], "%u orders are sent, %u known", job.sent, sent[id]);
     MC_CHECK(object.holds > 0 && object.generation == job.generation, "object %u", job.plan.object);
+    const bool goes_on = !job.orders.empty() || std::ranges::find(making_, id) != making_.end();
+    MC_CHECK(goes_on, "job %llu has stopped", static_cast<unsigned long long>(id));
   }
 }
 

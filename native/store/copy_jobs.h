@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -32,8 +33,8 @@ class CopyJobs {
     Owner owner = Owner::kTask;
     uint64_t task = 0;  // the owner's
     uint32_t object = kNoIndex;
-    uint32_t target = kNoIndex;  // a node's slot; kNoIndex: where there is room
-    uint32_t source = kNoIndex;  // a slot: this node's copy goes once the new one is there
+    NodeId target = 0;  // 0: where there is room
+    NodeId source = 0;  // this node's copy goes once the new one is there
     bool may_evict = false;
     bool is_wanted = false;  // the object is to have one copy more from now on
   };
@@ -81,9 +82,10 @@ class CopyJobs {
     uint64_t generation = 0;
     Wanted wanted;
     Room room;
-    uint32_t making = kNoIndex;  // the slot where room is being made
-    uint32_t landed = 0;         // stripes
-    uint32_t sent = 0;           // orders that a node may be carrying out
+    uint32_t making = kNoIndex;   // the slot where room is being made
+    uint32_t landed = 0;          // stripes
+    uint32_t sent = 0;            // orders that a node may be carrying out,
+    std::set<uint64_t> orders{};  // of all that have not landed
     int retries = 2;
     std::string problem;  // set: it ends when nothing is sent any more
   };
@@ -93,10 +95,10 @@ class CopyJobs {
     NodeId node = 0;
     bool is_sent = false;
   };
-  using Queue = std::deque<uint64_t>;  // orders
+  using Queue = std::set<uint64_t>;  // orders, in the order in which they were issued
 
   void TakeDomains(const Job& job);
-  bool IsMoved(const Object& object, size_t copy, uint32_t source) const;
+  bool IsMoved(const Object& object, size_t copy, NodeId source) const;
   bool HasSource(const Object& object) const;
   bool HasDomain(const Job& job) const;
   bool CanTake(const Job& job, uint32_t slot, uint64_t bytes) const;
@@ -117,7 +119,7 @@ class CopyJobs {
   std::unique_ptr<Placer> placer_;
   std::map<uint64_t, Job> jobs_;
   std::unordered_map<uint32_t, uint64_t> job_of_;  // object -> job
-  std::deque<uint64_t> making_;
+  std::deque<uint64_t> making_;                    // jobs, some of which have ended
   std::unordered_map<uint64_t, Order> orders_;
   std::unordered_map<NodeId, Queue> queues_;
   std::deque<End> ended_;

@@ -170,12 +170,14 @@ void CopyTasks::Copy(uint64_t id, Task& task, double now_s) {
   CopyJobs::Plan plan{.task = id, .object = task.object, .may_evict = true};
   plan.is_wanted = task.info.kind == TaskKind::kCopy;
   if (task.source != 0) {
-    plan.source = inventory_.nodes().Find(task.source);
-    if (plan.source == kNoIndex) return Close(id, TaskState::kFailed, "its source was lost");
+    plan.source = task.source;
+    const bool is_there = inventory_.nodes().Find(task.source) != kNoIndex;
+    if (!is_there) return Close(id, TaskState::kFailed, "its source was lost");
   }
   if (const NodeId target = task.targets[task.next]; target != 0) {
-    plan.target = inventory_.nodes().Find(target);
-    if (plan.target == kNoIndex) return Close(id, TaskState::kFailed, "its target was lost");
+    plan.target = target;
+    const bool is_there = inventory_.nodes().Find(target) != kNoIndex;
+    if (!is_there) return Close(id, TaskState::kFailed, "its target was lost");
   }
   const auto outcome = jobs_.Start(plan);
   if (outcome == CopyJobs::Outcome::kStarted) {
@@ -227,7 +229,7 @@ void CopyTasks::MoveOff(uint64_t id, Task& task, uint32_t index) {
   const Object& object = inventory_.objects()[index];
   const size_t copy = CopyOn(object, task.slot);
   if (copy == object.copy_count || jobs_.IsCopied(index)) return;  // waits for its readers
-  const auto outcome = jobs_.Start({.task = id, .object = index, .source = task.slot});
+  const auto outcome = jobs_.Start({.task = id, .object = index, .source = task.source});
   if (outcome == CopyJobs::Outcome::kStarted) {
     ++task.jobs;
   } else if (outcome != CopyJobs::Outcome::kNoSource && HasOther(object, copy)) {

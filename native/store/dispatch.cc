@@ -6,22 +6,38 @@
 namespace mooncake::store {
 namespace {
 
-// How many things a message asks about.
+template <typename Item>
+size_t LongestOf(const Item& item) {
+  size_t most = 0;
+  if constexpr (requires { item.lost; }) most = item.lost.size();
+  if constexpr (requires { item.dirty; }) {
+    most = std::max({most, item.dirty.size(), item.failed.size()});
+  }
+  return most;
+}
+
+// How long the longest list of a message is.
 template <typename M>
 size_t CountOf(const M& message) {
-  if constexpr (requires { message.items; }) return message.items.size();
-  if constexpr (requires { message.released; }) {
-    return std::max(message.keys.size(), message.released.size());
-  } else if constexpr (requires { message.keys; }) {
-    return message.keys.size();
+  size_t most = 0;
+  const auto add = [&](const auto& list) { most = std::max(most, list.size()); };
+  if constexpr (requires { message.items; }) {
+    add(message.items);
+    for (const auto& item : message.items) most = std::max(most, LongestOf(item));
   }
-  if constexpr (requires { message.pins; }) {
-    return std::max(message.leases.size(), message.pins.size());
-  } else if constexpr (requires { message.leases; }) {
-    return message.leases.size();
+  if constexpr (requires { message.options; }) add(message.options);
+  if constexpr (requires { message.released; }) add(message.released);
+  if constexpr (requires { message.keys; }) add(message.keys);
+  if constexpr (requires { message.leases; }) add(message.leases);
+  if constexpr (requires { message.pins; }) add(message.pins);
+  if constexpr (requires { message.tasks; }) add(message.tasks);
+  if constexpr (requires { message.targets; }) add(message.targets);
+  if constexpr (requires { message.fenced; }) add(message.fenced);
+  if constexpr (requires { message.finished; }) {
+    add(message.finished);
+    for (const auto& result : message.finished) add(result.corrupt);
   }
-  if constexpr (requires { message.tasks; }) return message.tasks.size();
-  return 0;
+  return most;
 }
 
 // More would keep all others waiting.

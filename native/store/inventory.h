@@ -150,7 +150,7 @@ class Inventory {
   // pinned softly stays where anything else will do.
   RoomOutcome Place(const Wanted& wanted, Room& room);
   void GiveBack(Room& room);
-  uint32_t CountDomains() const { return Placer::CountDomains(nodes_.views()); }
+  uint32_t CountDomains() const { return nodes_.domain_count(); }
 
   // --- nodes
   // Its copies and its quarantine go with its memory, bit by bit.

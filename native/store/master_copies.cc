@@ -42,7 +42,7 @@ void MasterCore::Count(const CopyJobs::End& end) {
     ++counters.repaired_copies;
   } else if (end.plan.owner == CopyJobs::Owner::kHeat) {
     ++counters.hot_copies;
-  } else if (end.plan.source != kNoIndex) {
+  } else if (end.plan.source != 0) {
     ++counters.moved_copies;
   } else {
     ++counters.asked_copies;

@@ -190,7 +190,7 @@ class MasterCore {
                                Session& owner, PutStartReply& reply);
   Wanted WantedOf(const PutStart& event, const PutStart::Item& item, const Session& owner) const;
   PutStartReply::Item Grant(uint32_t index, PutStartReply& reply);
-  EndOutcome EndPut(Session& owner, const PutEnd::Item& item, std::span<const uint32_t>& checksums);
+  EndOutcome EndPut(Session& owner, const PutEnd::Item& item, std::span<const uint32_t> checksums);
   EndOutcome Land(uint32_t index);
   EndOutcome AbortPut(Session& owner, const PutAbort::Item& item);
   void DropLost(uint32_t index, const PutEnd::Item& item, uint64_t peer_id);

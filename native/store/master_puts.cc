@@ -17,7 +17,7 @@ constexpr size_t kNear = 32;  // items that wait together; more would push each 
 bool IsValid(const PutStart& event, const PutStart::Item& item, uint64_t limit_bytes) {
   if (item.key.size() > kMaxKeyBytes || item.group.size() > kMaxKeyBytes) return false;
   if (item.size_bytes > kMaxObjectBytes || item.options >= event.options.size()) return false;
-  if (ChunkCount(item.size_bytes, item.part_bytes) > kMaxChunks) return false;
+  if (ChunkCount(item.size_bytes, item.part_bytes) > MostChunks(item.size_bytes)) return false;
   const PutOptions& options = event.options[item.options];
   const uint64_t stripe = StripeBytes(item.size_bytes, item.part_bytes, limit_bytes);
   return options.replicas >= 1 && options.replicas <= kMaxReplicas && options.pin <= Pin::kHard &&
@@ -224,7 +224,9 @@ PutEndReply MasterCore::Step(const PutEnd& event, double now_s) {
   const std::span<const PutEnd::Item> items(event.items);
   for (size_t at = 0; at < items.size(); ++at) {
     if (at % kNear == 0) Near(items.subspan(at, std::min(kNear, items.size() - at)), *owner);
-    reply.outcomes.push_back(EndPut(*owner, items[at], checksums));
+    const auto own = checksums.first(std::min<size_t>(items[at].checksums, checksums.size()));
+    checksums = checksums.subspan(own.size());
+    reply.outcomes.push_back(EndPut(*owner, items[at], own));
   }
   Work(settle_steps());
   return reply;
@@ -242,9 +244,8 @@ void MasterCore::Near(std::span<const PutEnd::Item> items, const Session& owner)
   for (const uint32_t index : found_) __builtin_prefetch(objects[index].data);
 }
 
-// Takes the item's own from the front of `checksums`.
 EndOutcome MasterCore::EndPut(Session& owner, const PutEnd::Item& item,
-                              std::span<const uint32_t>& checksums) {
+                              std::span<const uint32_t> checksums) {
   const uint32_t index = owner.puts.Find(item.put_id);
   if (index == kNoIndex) {
     const uint32_t there = inventory_.Find(item.key);
@@ -256,11 +257,10 @@ EndOutcome MasterCore::EndPut(Session& owner, const PutEnd::Item& item,
   Object& object = inventory_.objects()[index];
   const auto own = object.checksums();
   const bool fits = object.generation == item.generation && object.key() == item.key &&
-                    checksums.size() >= own.size() &&
+                    checksums.size() == own.size() &&
                     (making_room_.empty() || !making_room_.contains(index));
   if (!fits) return EndOutcome::kInvalid;
-  std::ranges::copy(checksums.first(own.size()), own.begin());
-  checksums = checksums.subspan(own.size());
+  std::ranges::copy(checksums, own.begin());
   owner.puts.Erase(item.put_id);
   Doubt(object, item.failed);
   DropLost(index, item, owner.peer_id);

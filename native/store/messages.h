@@ -21,6 +21,8 @@ inline constexpr size_t kMaxPreferred = 64;      // names of nodes of one put
 inline constexpr size_t kMaxBatch = 1'024;       // keys of one message
 inline constexpr size_t kMaxOpenPuts = 65'536;   // of one session
 inline constexpr uint64_t kMaxChunks = 1 << 20;  // of one object: 256 GiB in whole chunks
+inline constexpr uint64_t kFewChunks = 1'024;    // that an object may have whatever its size,
+inline constexpr uint64_t kBytesAChunk = 4'096;  // and one more for each of these
 inline constexpr uint64_t kMaxObjectBytes = 1ull << 48;
 inline constexpr uint64_t kMaxExtents = 4096;  // of an object, in all its copies
 inline constexpr uint64_t kMaxNodeBytes = 1ull << 50;
@@ -149,10 +151,11 @@ struct PutEnd {
     std::vector<uint64_t> lost;  // numbers of copies that are not to be part of the object
     std::vector<NodeId> dirty;   // nodes where a write to a lost copy may still be going on
     std::vector<NodeId> failed;  // nodes that did not take a write, dirty or not
+    uint64_t checksums = 0;      // so many of the message's are its own
   };
   SessionId session = 0;
   std::vector<Item> items;
-  std::vector<uint32_t> checksums;  // CRC-32C a chunk, of all items that have any, in order
+  std::vector<uint32_t> checksums;  // CRC-32C a chunk, of all items, in order
 };
 // An abort is a PutEnd that keeps no copy.
 struct PutAbort {
@@ -354,6 +357,12 @@ constexpr uint64_t ChunksOf(uint64_t bytes) { return (bytes + kChunkBytes - 1) /
 constexpr uint64_t ChunkCount(uint64_t size_bytes, uint64_t part_bytes) {
   if (part_bytes == 0 || part_bytes >= size_bytes) return ChunksOf(size_bytes);
   return size_bytes / part_bytes * ChunksOf(part_bytes) + ChunksOf(size_bytes % part_bytes);
+}
+
+// More chunks than its bytes are worth would fill the master's memory with checksums.
+constexpr uint64_t MostChunks(uint64_t size_bytes) {
+  const uint64_t most = kFewChunks + size_bytes / kBytesAChunk;
+  return most < kMaxChunks ? most : kMaxChunks;
 }
 
 // Into stripes of how many bytes an object is cut, about `limit_bytes` of whole chunks each; 0: it

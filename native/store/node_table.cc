@@ -58,12 +58,14 @@ void NodeTable::Renumber() {
     views_[slot].host = hosts_.try_emplace(nodes_[slot].host_id, slot).first->second;
     views_[slot].domain = domains.try_emplace(nodes_[slot].domain, slot).first->second;
   }
+  domain_count_ = Placer::CountDomains(views_);
 }
 
 void NodeTable::SetState(uint32_t slot, NodeState state) {
   has_opened_ = has_opened_ || (state == NodeState::kOnline && !views_[slot].is_open);
   nodes_[slot].state = state;
   views_[slot].is_open = state == NodeState::kOnline;
+  domain_count_ = Placer::CountDomains(views_);
 }
 
 void NodeTable::Doubt(uint32_t slot, double until_s) {

@@ -80,6 +80,8 @@ class NodeTable {
   void Doubt(uint32_t slot, double until_s);
   void EndDoubts(double now_s);
   bool has_doubts() const { return !doubted_.empty(); }
+  // How many copies of an object could be made were there room: distinct domains of open nodes.
+  uint32_t domain_count() const { return domain_count_; }
   // Some node takes objects that did not when this was asked last.
   bool TakeOpened() { return std::exchange(has_opened_, false); }
   bool has_opened() const { return has_opened_; }
@@ -123,6 +125,7 @@ class NodeTable {
   std::unordered_map<NodeId, uint32_t> slot_of_;
   std::unordered_map<std::string, uint32_t> hosts_;
   bool has_opened_ = false;
+  uint32_t domain_count_ = 0;
   std::deque<uint32_t> lost_;
   std::deque<Doubted> doubted_;  // each node once, about in order of time
 };

@@ -63,10 +63,6 @@ uint32_t Placer::Next() {
   return best->slot;
 }
 
-void Placer::Rewind() {
-  for (Candidate& one : candidates_) one.is_named = false;
-}
-
 void Placer::Exclude(uint32_t domain) {
   std::erase_if(candidates_, [domain](const Candidate& one) { return one.domain == domain; });
 }
@@ -78,16 +74,14 @@ void Placer::Take(uint32_t slot) {
   Exclude(found->domain);
 }
 
-// Quadratic in the domains; asked only for what must have all its copies.
 uint32_t Placer::CountDomains(std::span<const NodeView> nodes) {
-  uint32_t count = 0;
-  for (size_t at = 0; at < nodes.size(); ++at) {
-    const auto before = nodes.first(at);
-    count += nodes[at].is_open && std::ranges::none_of(before, [&](const NodeView& other) {
-               return other.is_open && other.domain == nodes[at].domain;
-             });
+  std::vector<uint32_t> domains;
+  for (const NodeView& node : nodes) {
+    if (node.is_open) domains.push_back(node.domain);
   }
-  return count;
+  std::ranges::sort(domains);
+  const auto repeated = std::ranges::unique(domains);
+  return static_cast<uint32_t>(domains.size() - repeated.size());
 }
 
 // splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).

@@ -55,11 +55,9 @@ class Placer {
 
   // Ranks the nodes for an object of which nothing is placed yet.
   void Begin(std::span<const NodeView> nodes, const Wish& wish);
-  // The index of the best node that was not named since Begin or Rewind, is open, could hold the
+  // The index of the best node that was not named since Begin, is open, could hold the
   // bytes if all that is evictable went, and lies in no excluded domain. kNone: there is none left.
   uint32_t Next();
-  // Next() names the same nodes again, in the same order.
-  void Rewind();
   // No later choice lies in this domain.
   void Exclude(uint32_t domain);
   // A copy lies on this node: excludes its domain. REQUIRES: Next() gave it.

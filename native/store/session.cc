@@ -10,6 +10,11 @@ namespace {
 
 constexpr double kFirstPeriod_s = 0.2;  // while the master is away
 constexpr double kRelease_s = 0.02;
+// How long the heartbeat's thread waits for an answer at most, of the time after which a silent
+// client is given up: what may be lost between two beats that are heard is less than all of it.
+constexpr double kBeatShare = 0.25;
+constexpr double kAsideShare = 0.125;  // for what is said besides
+constexpr double kLongestBeat_s = 2;
 constexpr int kHellos = 3;  // a fenced peer id takes one more each
 constexpr size_t kMaxAborts = 1 << 16;
 
@@ -68,7 +73,11 @@ Result<Session::Identity> Session::Current() {
 }
 
 Result<Session::Identity> Session::SayHello(Deadline deadline) {
-  std::lock_guard one_at_a_time(hello_);
+  const std::unique_lock one_at_a_time(hello_, deadline.time());
+  if (!one_at_a_time.owns_lock()) {
+    return Status(Code::kUnavailable,
+                  "the master at " + master_.address() + " did not answer another hello in time");
+  }
   Identity old = Snapshot();
   if (old.id != 0 && old.peer_id == engine_->peer_id()) return old;
   for (int tries = 0; tries < kHellos; ++tries) {
@@ -85,6 +94,7 @@ Result<Session::Identity> Session::SayHello(Deadline deadline) {
       continue;
     }
     std::lock_guard lock(mutex_);
+    if (is_closed_) return Status(Code::kClosed, "the store client is closed");
     identity_ = {answer.session, peer_id, answer.epoch, answer.client_ttl_s, answer.lease_s};
     epoch_.store(answer.epoch);
     EndLeases();
@@ -183,14 +193,23 @@ void Session::Run() {
   }
 }
 
+// Of what the heartbeat's thread asks, so that no lost answer keeps it silent for long.
+Deadline Session::BeatDeadline(const Identity& identity, double share) const {
+  const double limit_s = std::min(timeout_s_, kLongestBeat_s);
+  const bool has_ttl = identity.id != 0 && identity.client_ttl_s > 0;
+  return Deadline::After(has_ttl ? std::min(limit_s, identity.client_ttl_s * share) : limit_s);
+}
+
 // Leases that the master does not hear of end by themselves. Pins do not: it is told until it has
 // heard.
 void Session::SendReleased() {
-  store::Release release{Snapshot().id, {}};
+  const Identity identity = Snapshot();
+  const Deadline deadline = BeatDeadline(identity, kAsideShare);
+  store::Release release{identity.id, {}};
   for (;;) {
     release.leases = TakeReleased(release.session);
     if (release.leases.empty()) break;
-    (void)master_.Notify(MessageType::kRelease, release, CallDeadline());
+    (void)master_.Notify(MessageType::kRelease, release, deadline);
   }
   for (;;) {
     {
@@ -199,7 +218,7 @@ void Session::SendReleased() {
       release.leases = TakeSome(released_pins_);
     }
     if (release.leases.empty()) return;
-    if (master_.Tell(MessageType::kRelease, release, CallDeadline()).ok()) continue;
+    if (master_.Tell(MessageType::kRelease, release, deadline).ok()) continue;
     std::lock_guard lock(mutex_);
     if (identity_.id != release.session) return;
     released_pins_.insert(released_pins_.end(), release.leases.begin(), release.leases.end());
@@ -209,7 +228,7 @@ void Session::SendReleased() {
 
 Status Session::Beat() {
   const Identity identity = Snapshot();
-  const Deadline deadline = Deadline::After(std::min(timeout_s_, 2.0));
+  const Deadline deadline = BeatDeadline(identity, kBeatShare);
   if (identity.id == 0 || identity.peer_id != engine_->peer_id()) {
     return SayHello(deadline).status();
   }
@@ -272,6 +291,7 @@ void Session::Renew(std::span<const uint64_t> leases, std::span<const uint64_t> 
 }
 
 void Session::SendAborts(const Identity& identity) {
+  const Deadline deadline = BeatDeadline(identity, kAsideShare);
   PutAbort abort{identity.id, {}};
   for (;;) {
     {
@@ -280,7 +300,7 @@ void Session::SendAborts(const Identity& identity) {
       abort.items = TakeSome(aborts_);
     }
     if (abort.items.empty()) return;
-    if (master_.Tell(MessageType::kPutAbort, abort, CallDeadline()).ok()) continue;
+    if (master_.Tell(MessageType::kPutAbort, abort, deadline).ok()) continue;
     for (auto& item : abort.items) AbortLater(identity.id, std::move(item));
     return;
   }

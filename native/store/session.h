@@ -96,6 +96,7 @@ class Session {
   std::vector<Heartbeat> Beats(SessionId id, double now_s) const;
   void ListPins(std::vector<Heartbeat>& beats) const;
   void Renew(std::span<const uint64_t> leases, std::span<const uint64_t> ended, double end_s);
+  Deadline BeatDeadline(const Identity& identity, double share) const;
   void SendReleased();
   void SendAborts(const Identity& identity);
   Identity Snapshot() const;
@@ -106,7 +107,7 @@ class Session {
   std::atomic<uint64_t> epoch_{0};
   std::atomic<uint64_t> last_put_{0};
 
-  std::mutex hello_;  // one hello at a time; taken before mutex_
+  std::timed_mutex hello_;  // one hello at a time; taken before mutex_
   mutable std::mutex mutex_;
   std::condition_variable closing_;
   bool is_closed_ = false;

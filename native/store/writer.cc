@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 namespace mooncake::store {
 namespace {
@@ -143,18 +144,18 @@ size_t Writer::copy_count() {
 // REQUIRES: mutex_ is held.
 bool Writer::HasCopy() const { return !std::ranges::all_of(copies_, &Copy::is_lost); }
 
-// Ok while at least one copy has it.
+// Ok while at least one copy has it. A caller's fault to any of them means that all of it may be
+// written again, so its checksums are added only when there was none.
 // REQUIRES: mutex_ is held.
 Status Writer::TakeResults(const Haul& haul, const Job& job) {
-  bool has_checksums = !grant_.has_checksums;
+  std::optional<size_t> written;
   for (size_t copy = 0; copy < copies_.size(); ++copy) {
     if (copies_[copy].is_lost) continue;
     const Status status = ResultOf(copy, haul, job);
     if (IsCallersFault(status)) return status;
-    if (!status.ok() || has_checksums) continue;
-    AddChecksums(copy, haul, job);
-    has_checksums = true;
+    if (status.ok() && !written) written = copy;
   }
+  if (written && grant_.has_checksums) AddChecksums(*written, haul, job);
   return Failure();
 }
 
@@ -199,7 +200,8 @@ Status Writer::Failure() const {
 // REQUIRES: mutex_ is held.
 Status Writer::CheckWhole() const {
   const auto gap = coverage_.FirstGap(grant_.shape.size_bytes);
-  if (!gap) return Status::Ok();
+  if (!gap && checksums_.IsWhole()) return Status::Ok();
+  if (!gap) return {Code::kChecksumMismatch, "not all that was written has a checksum"};
   const bool has_parts = grant_.shape.part_count() > 1;
   const std::string part =
       has_parts ? " (in part " + std::to_string(*gap / grant_.shape.part_bytes) + ")" : "";
@@ -243,9 +245,10 @@ Status Writer::PrepareEnd(PutEnd& end) {
   MC_RETURN_IF_ERROR(Failure());
   MC_RETURN_IF_ERROR(CheckWhole());
   phase_ = Phase::kEnding;
-  PutEnd::Item& item =
-      end.items.emplace_back(PutEnd::Item{grant_.put_id, key_, grant_.generation, {}, {}, {}});
-  end.checksums.insert(end.checksums.end(), checksums_.all().begin(), checksums_.all().end());
+  const auto& sums = checksums_.all();
+  PutEnd::Item& item = end.items.emplace_back(
+      PutEnd::Item{grant_.put_id, key_, grant_.generation, {}, {}, {}, sums.size()});
+  end.checksums.insert(end.checksums.end(), sums.begin(), sums.end());
   for (uint64_t at = 0; at < copies_.size(); ++at) {
     if (!copies_[at].is_lost) continue;
     item.lost.push_back(at);

@@ -58,8 +58,10 @@ TEST(ChecksumsOfRangesInAnyOrderAreThoseOfTheChunks) {
   std::ranges::shuffle(cuts, random);
   ChunkSums sums(shape.chunk_count());
   for (const Cut& cut : cuts) {
+    EXPECT(!sums.IsWhole());
     sums.Add(cut.chunk, cut.offset, cut.length, Crc32c(&bytes[cut.offset], cut.length));
   }
+  EXPECT(sums.IsWhole());
   for (uint64_t at = 0; at < bytes.size();) {
     const Chunk chunk = shape.ChunkAt(at);
     EXPECT(sums.all()[chunk.index] == Crc32c(&bytes[chunk.begin], chunk.end - chunk.begin));

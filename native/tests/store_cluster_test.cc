@@ -55,8 +55,7 @@ void Put(Client& client, const std::string& name, int key) {
   const Range range{reinterpret_cast<uint64_t>(value.data()), value.size()};
   // A put may fail when this client has just taken a new peer id; never with anything else.
   const std::span<const Range> memory(&range, 1);
-  const auto stored = client.Put({&item, 1}, {&memory, 1}, {});
-  const Status status = stored.ok() ? stored.value().items[0].status : stored.status();
+  const Status status = client.Put({&item, 1}, {&memory, 1}, {}).items[0].status;
   MC_CHECK(status.ok() || status.code() == Code::kUnavailable, "%s", status.message().c_str());
 }
 

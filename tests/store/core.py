@@ -42,9 +42,9 @@ class Store:
         return self.step(wire.put_start(self.session, item, **options)), item
 
     def end(self, item, grant):
-        sums = b"crc!" * chunks(item.size_bytes, item.part_bytes)
-        end = wire.EndItem(item.put_id, item.key, grant.generation)
-        return self.step(wire.PutEnd(self.session, [end], sums)).outcomes[0]
+        count = chunks(item.size_bytes, item.part_bytes)
+        end = wire.EndItem(item.put_id, item.key, grant.generation, checksums=count)
+        return self.step(wire.PutEnd(self.session, [end], b"crc!" * count)).outcomes[0]
 
     def put(self, key, size=1000, **options):
         """Put it, asking again as long as room is being made; return the last outcome."""

@@ -138,9 +138,9 @@ class Site:
         for at, (number, offset) in enumerate(reply.places()):
             what = (key, grant.generation, at % stripes, False)
             self.by_number(number).memory[offset] = what
-        end = wire.EndItem(item.put_id, key, grant.generation)
-        sums = b"crc!" * -(-size // CHUNK)
-        reply = self.step(wire.PutEnd(self.session, [end], sums))
+        count = -(-size // CHUNK)
+        end = wire.EndItem(item.put_id, key, grant.generation, checksums=count)
+        reply = self.step(wire.PutEnd(self.session, [end], b"crc!" * count))
         assert reply.outcomes == [wire.DONE]
         return grant
 

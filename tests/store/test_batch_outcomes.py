@@ -120,3 +120,14 @@ def test_a_batch_that_is_none_puts_nothing(client, items):
     with pytest.raises(TypeError):
         client.batch_put(items)
     assert not client.exists("a")
+
+
+def test_a_commit_of_many_says_of_each_whether_it_is_visible(client):
+    writers = client.batch_open_write(["a", "b", "c"], [0, 1, 0])
+    overtaken = client.open_write("d", size_bytes=0)
+    assert client.put("d", b"over", options=PutOptions(upsert=True))
+    with pytest.raises(ValueError, match="not written") as raised:
+        client.batch_commit([*writers, overtaken])
+    assert raised.value.results == (True, raised.value, True, False)
+    assert client.batch_exists(["a", "b", "c", "d"]) == [True, False, True, True]
+    writers[1].abort()

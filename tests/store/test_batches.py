@@ -162,6 +162,10 @@ def test_objects_are_described_listed_and_pinned(client):
     assert (one.size_bytes, one.pin, len(one.copies)) == (10, "none", 1)
     assert client.size("shelf/0") == 10
     assert client.size("nowhere") is None
+    client.put("soft", b"", options=PutOptions(pin="soft"))
+    assert client.describe(["soft"])[0].pin == "soft"
+    assert client.pin(["shelf/0"], "soft") == [True]
+    assert client.describe(["shelf/0"])[0].pin == "soft"
     assert client.pin(["shelf/0", "nowhere"]) == [True, False]
     assert client.describe(["shelf/0"])[0].pin == "hard"
     assert client.unpin(["shelf/0"]) == [True]
@@ -211,7 +215,7 @@ def test_a_put_whose_group_dies_meanwhile_says_so(client):
         ({"key": b"k" * 65_537}, "65537 bytes of key"),
         ({"link": Link(group=b"g" * 65_537)}, "65537 bytes of group name"),
         ({"size_bytes": 2**64 - 1}, "18446744073709551615 bytes "),
-        ({"size_bytes": 1 << 22, "part_bytes": 1}, "4194304 chunks"),
+        ({"size_bytes": 1 << 22, "part_bytes": 1}, r"4194304 chunks \(at most 2048\)"),
         ({"size_bytes": 1 << 38}, "more than 4096 stripes"),
     ],
 )

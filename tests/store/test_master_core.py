@@ -20,8 +20,9 @@ def put(core, session, key, size, now_s, put_id, replicas=1):
     start = wire.put_start(session, wire.PutItem(put_id, key, size), replicas=replicas)
     granted = core.step(start, now_s).items[0]
     if granted.outcome == wire.STARTED:
-        end = wire.PutEnd(session, [wire.EndItem(put_id, key, granted.generation)], checksums(size))
-        assert core.step(end, now_s).outcomes == [wire.DONE]
+        end = wire.EndItem(put_id, key, granted.generation, checksums=chunks(size))
+        reply = core.step(wire.PutEnd(session, [end], checksums(size)), now_s)
+        assert reply.outcomes == [wire.DONE]
     return granted
 
 
@@ -133,6 +134,41 @@ def test_two_writers_of_one_key_are_told_apart():
     assert core.step(wire.PutEnd(other, [end], checksums(10)), 0.0).outcomes == [wire.UNKNOWN]
     assert core.step(wire.PutEnd(session, [end], checksums(10)), 0.0).outcomes == [wire.DONE]
     assert core.step(wire.put_start(other, item), 0.0).items[0].outcome == wire.EXISTS
+
+
+def test_the_checksums_of_an_unknown_put_are_not_given_to_the_next():
+    core, session = one_node()
+    items = [wire.PutItem(number, b"%d" % number, 10) for number in (1, 2)]
+    grants = core.step(wire.put_start(session, *items), 0.0).items
+    ends = [
+        wire.EndItem(9, b"never", 1, checksums=2),
+        wire.EndItem(1, b"1", grants[0].generation, checksums=2),
+        wire.EndItem(2, b"2", grants[1].generation),
+    ]
+    reply = core.step(wire.PutEnd(session, ends, b"aaaabbbbccccddddeeee"), 0.0)
+    assert reply.outcomes == [wire.UNKNOWN, wire.END_INVALID, wire.DONE]
+    found = core.step(wire.Lookup(session, False, False, [], [b"2"]), 0.0)
+    assert found.checksums == b"eeee"
+    end = wire.EndItem(1, b"1", grants[0].generation)
+    assert core.step(wire.PutEnd(session, [end], b""), 0.0).outcomes == [wire.END_INVALID]
+    assert core.step(wire.PutEnd(session, [end], b"ffff"), 0.0).outcomes == [wire.DONE]
+
+
+@pytest.mark.parametrize(
+    ("size", "part", "outcome"),
+    [
+        (1024, 1, wire.STARTED),
+        (1025, 1, wire.INVALID),
+        (1 << 20, 1, wire.INVALID),
+        (1 << 20, 819, wire.INVALID),
+        (1 << 20, 820, wire.STARTED),
+        (8 << 20, 4096, wire.STARTED),
+    ],
+)
+def test_an_object_has_1024_chunks_and_one_more_for_each_4_kib(size, part, outcome):
+    core, session = one_node(capacity=16 << 20)
+    start = wire.put_start(session, wire.PutItem(1, b"k", size, part))
+    assert core.step(start, 0.0).items[0].outcome == outcome
 
 
 def test_an_abort_that_overtakes_its_start_is_obeyed():

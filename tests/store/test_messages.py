@@ -11,6 +11,7 @@ from array import array
 
 import pytest
 
+from mooncake_core.errors import StoreUnavailable
 from mooncake_core.store import PutResult
 from tests.store import wire
 from tests.store.fire.relay import Relay
@@ -27,10 +28,13 @@ def number_of(message):
 
 
 class CountingRelay(Relay):
-    """Counts the messages of each type that pass; answers have types of their own."""
+    """Counts the messages of each type that pass; answers have types of their own.
+
+    From message `hold_from`, a type and how many of it, on nothing passes that way.
+    """
 
     def __init__(self, target):
-        self.counts = collections.Counter()
+        self.counts, self.hold_from = collections.Counter(), None
         super().__init__(target)
 
     def _pass(self, source, target, flow):
@@ -38,6 +42,8 @@ class CountingRelay(Relay):
             while header := frames.read(_HEADER.size):
                 _, _, kind, length, _ = _HEADER.unpack(header)
                 self.counts[kind] += 1
+                if (kind, self.counts[kind]) == self.hold_from:
+                    flow.may_pass.clear()
                 target.sendall(flow.pass_on(header + frames.read(length)))
         for one in (source, target):
             with contextlib.suppress(OSError):
@@ -72,29 +78,27 @@ def test_puts_that_a_node_did_not_take_are_aborted_with_one_question():
 
 
 def test_keys_whose_answer_fits_no_message_are_asked_for_in_halves():
-    """An object of a MiB in parts of one byte has 4 MiB of checksums; a message takes 48."""
-    cluster = Cluster("shm", nodes=1, capacity="32 MiB")
+    """An object of 56 MiB in parts of 4 KiB has 56 KiB of checksums; a message takes 48 MiB."""
+    cluster = Cluster("shm", nodes=1, capacity="64 MiB")
     try:
         with counted(cluster) as (client, counts):
-            own = client.engine.create_segment(MIB)
-            address, length = array("Q", [own.address]), array("Q", [MIB])
-            keys = [f"key-{number}" for number in range(13)]
-            for number, key in enumerate(keys):
-                own.buffer[:] = bytes([number]) * MIB
-                with client.open_write(key, size_bytes=MIB, part_bytes=1) as writer:
-                    writer.write(0, address, length)
-                    assert writer.commit()
+            own = client.engine.create_segment(56 * MIB)
+            address, length = array("Q", [own.address]), array("Q", [own.size_bytes])
+            with client.open_write("large", size_bytes=own.size_bytes, part_bytes=4096) as writer:
+                writer.write(0, address, length)
+                assert writer.commit()
+            assert client.put("small", b"small")
             before = counts[number_of(wire.Lookup)]
-            values = client.batch_get([*keys, "none"])
-            assert values == [bytes([number]) * MIB for number in range(13)] + [None]
-            assert counts[number_of(wire.Lookup)] - before == 3
-            with client.open_read([*keys[:7], "none", *keys[7:]]) as reader:
+            with client.open_read([*["large"] * 1023, "small"]) as reader:
+                assert counts[number_of(wire.Lookup)] - before == 3
+                assert reader.count == 1024
+                address, length = array("Q", [own.address]), array("Q", [5])
+                assert reader.read(1023, 0, address, length)
+                assert bytes(own.buffer[:5]) == b"small"
+            with client.open_read([*["large"] * 700, "none", *["large"] * 323]) as reader:
+                assert reader.count == 700
+            with client.open_read([*["large"] * 7, "none", *["large"] * 1016]) as reader:
                 assert reader.count == 7
-            with client.open_read([*keys[:2], "none", *keys]) as reader:
-                assert reader.count == 2
-            with client.open_read(keys) as reader:
-                assert reader.read(12, 0, address, length)
-                assert own.buffer == bytes([12]) * MIB
     finally:
         cluster.close()
 
@@ -111,4 +115,25 @@ def test_a_put_waits_until_the_master_has_made_room_step_by_step():
             assert cluster.stats().making_room > 0
             assert client.get("large") == b"y" * (24 * MIB)
     finally:
+        cluster.close()
+
+
+def test_a_batch_whose_master_goes_silent_says_what_was_stored_before():
+    cluster = Cluster("shm", nodes=1, capacity="32 MiB")
+    relay, direct = CountingRelay(cluster.rpc), cluster.rpc
+    try:
+        cluster.rpc = relay.endpoint
+        client = cluster.new_client(timeout_s=1.0)
+        cluster.rpc = direct
+        relay.hold_from = number_of(wire.PutStart), 3  # of 1,024 keys each
+        keys = [b"%d" % number for number in range(4000)]
+        with pytest.raises(StoreUnavailable) as raised:
+            client.batch_put((key, b"x") for key in keys)
+        results = raised.value.results
+        assert results[:2048] == (PutResult.STORED,) * 2048
+        assert [type(result) for result in results[2048:]] == [StoreUnavailable] * 1952
+        assert results[2048] is raised.value
+        assert cluster.client.batch_exists(keys) == [True] * 2048 + [False] * 1952
+    finally:
+        relay.close()
         cluster.close()

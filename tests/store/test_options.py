@@ -7,7 +7,7 @@ import math
 import pytest
 
 from mooncake_core.store import Link, PutOptions
-from mooncake_core.store.options import MAX_PREFERRED, check_soft_pin, pin_number, raw
+from mooncake_core.store.options import MAX_PREFERRED, pin_number, pin_seconds, raw
 from tests.store import wire
 from tests.store.site import Site
 
@@ -30,7 +30,23 @@ def test_a_soft_pin_lasts_a_time_that_there_is(soft_pin_s):
     with pytest.raises(ValueError, match="soft_pin_s"):
         PutOptions(pin="soft", soft_pin_s=soft_pin_s)
     with pytest.raises(ValueError, match="soft_pin_s"):
-        check_soft_pin(soft_pin_s)
+        pin_seconds("soft", soft_pin_s)
+
+
+def test_a_soft_pin_lasts_half_an_hour_unless_something_else_is_said():
+    assert pin_seconds("soft", None) == 1800
+    assert pin_seconds("soft", 20) == 20
+
+
+@pytest.mark.parametrize("pin", ["none", "hard"])
+def test_only_a_soft_pin_ends(pin):
+    assert pin_seconds(pin, None) == 0
+    for refused in (
+        lambda: PutOptions(pin=pin, soft_pin_s=20),
+        lambda: pin_seconds(pin, 20),
+    ):
+        with pytest.raises(ValueError, match=f"soft_pin_s is 20, and pin is '{pin}'"):
+            refused()
 
 
 @pytest.mark.parametrize("replicas", [-1, 0, 17, 1 << 40])

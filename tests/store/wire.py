@@ -145,6 +145,7 @@ class EndItem(Message):
     lost: list[int] = []
     dirty: list[int] = []
     failed: list[int] = []
+    checksums: int = 1  # how many of the message's are its own
 
 
 class PutEnd(Message):

@@ -147,7 +147,11 @@ class Client:
         for put in self.some_puts(3):
             lost, dirty = self.failures(put)
             generation = put.grant.generation if put.grant else 0
-            item = wire.EndItem(put.item.put_id, put.item.key, generation, lost, dirty)
+            names = put.item.put_id, put.item.key
+            if self.rng.random() < 0.05:  # others keep their own checksums
+                items.append(wire.EndItem(0, put.item.key, generation, checksums=put.chunks + 1))
+                sums += b"else" * (put.chunks + 1)
+            item = wire.EndItem(*names, generation, lost, dirty, checksums=put.chunks)
             items.append(item)
             sums += b"".join(put.item.put_id.to_bytes(4, "little") for _ in range(put.chunks))
             all_dirty += dirty
@@ -195,6 +199,7 @@ class Client:
         keys = [self.world.any_key() for _ in range(rng.randint(1, 5))]
         held = sorted(self.leases | self.pins)
         released = rng.sample(held, min(len(held), rng.choice([0, 0, 1, 3])))
+        released = [number for number in released if not self.holds_any(number, keys)]
         is_pin = rng.random() < 0.1
         message = wire.Lookup(self.session, rng.random() < 0.5, is_pin, released, keys)
         reply = self.ask(message)
@@ -203,6 +208,11 @@ class Client:
             self.pins -= set(released)
             if reply.lease:
                 (self.pins if is_pin else self.leases).add(reply.lease)
+
+    def holds_any(self, number, keys):
+        """Whether a lease is of one of these: it may end only after they are held once more."""
+        lease = self.world.model.leases.get(number)
+        return lease is not None and any(each.key in keys for each in lease.objects)
 
     def release(self):
         held = sorted(self.leases | self.pins)

@@ -90,6 +90,8 @@ class Copies(Model):
 
     def let_go(self, each):
         each.fetches -= 1
+        if each.may_have_failed:
+            self.doubt_landed(each)
         is_whole = len(self.landed_of(each)) == len(each.stripes)
         if each.fetches == 0 and each.has_failed:
             for order in self.landed_of(each).values():

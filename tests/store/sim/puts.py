@@ -6,11 +6,12 @@ from itertools import islice
 
 from tests.store import wire
 from tests.store.sim.copies import Copies
-from tests.store.sim.memory import extent_bytes
+from tests.store.sim.memory import chunk_count, extent_bytes
 from tests.store.sim.model import MAX_KEY_BYTES, Group, Object
 
 MAX_REPLICAS = 16
 MOST_EXTENTS = 4096
+FEW_CHUNKS, BYTES_A_CHUNK = 1024, 4096
 LONGEST_PIN_S = 1e9
 MOST_ASKS = 400
 
@@ -156,6 +157,8 @@ class Puts(Copies):
             return False
         options = message.options[item.options]
         is_bounded = len(self.layout(item)) * options.replicas <= MOST_EXTENTS
+        most_chunks = FEW_CHUNKS + item.size_bytes // BYTES_A_CHUNK
+        is_bounded &= chunk_count(item.size_bytes, item.part_bytes) <= most_chunks
         return 1 <= options.replicas <= MAX_REPLICAS and is_bounded
 
     # --- room
@@ -236,7 +239,8 @@ class Puts(Copies):
             return
         sums = message.checksums
         for item, outcome in zip(message.items, reply.outcomes, strict=True):
-            expected, sums = self.end(session, item, sums)
+            own, sums = sums[: 4 * item.checksums], sums[4 * item.checksums :]
+            expected = self.end(session, item, own)
             assert outcome == expected, (item, outcome, expected)
             self.counts[f"put end: {ENDS[outcome]}"] += 1
 
@@ -246,16 +250,16 @@ class Puts(Copies):
             there = self.keys.get(item.key)
             is_done = there and there.generation == item.generation
             is_done = is_done and there.state == "committed"
-            return (wire.DONE if is_done else wire.UNKNOWN), sums
+            return wire.DONE if is_done else wire.UNKNOWN
         is_same = (each.key, each.generation) == (item.key, item.generation)
-        if not is_same or each.is_making_room or len(sums) < 4 * each.chunks:
-            return wire.END_INVALID, sums
-        each.sums, sums = sums[: 4 * each.chunks], sums[4 * each.chunks :]
+        if not is_same or each.is_making_room or len(sums) != 4 * each.chunks:
+            return wire.END_INVALID
+        each.sums = sums
         del session.puts[item.put_id]
         for at, copy in reversed(list(enumerate(each.copies))):
             if at in item.lost or not self.is_whole(copy):
                 self.drop(each, copy, item.dirty, session.peer)
-        return self.land(each), sums
+        return self.land(each)
 
     def drop(self, each, copy, dirty, peer):
         if any(node in dirty and node in self.nodes for node, _ in copy.places):
