@@ -1,6 +1,6 @@
 """A store on this host, and what a process does with it: values, tensors, ranges, chains, lists.
 
-    python examples/store.py
+    python examples/store.py    # in a checkout that is not installed: PYTHONPATH=. before it
 
 docs/STORE.md goes through it. It starts a master and two store nodes of its own; for a store that
 runs, give `StoreClientConfig(master="host:port")` and leave `LoopbackStore` out.

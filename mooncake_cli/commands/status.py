@@ -10,15 +10,21 @@ from typing import Any
 import typer
 
 from mooncake_cli.flags import Json
-from mooncake_cli.http import get_json
+from mooncake_cli.http import Unreachable, get_json
 from mooncake_cli.render import clear_screen, print_table
-from mooncake_core.errors import MooncakeError
+from mooncake_core.errors import MooncakeError, WireError
 from mooncake_core.units import format_size
 
 Report = Mapping[str, Any]
 
 INTERVAL_S = 2.0
 DEFAULT_CONDUCTOR = "127.0.0.1:8000"
+DEFAULT_MASTER = "127.0.0.1:7401"
+_FLAGS = {
+    "conductor": "--conductor is the address that requests go to",
+    "master": "--master is here the master's admin address (its --admin, 7401 by default), "
+    "not the one that clients and nodes use",
+}
 
 
 def command(
@@ -26,7 +32,10 @@ def command(
         "", metavar="HOST:PORT", help=f"Ask this conductor. [default: {DEFAULT_CONDUCTOR}]"
     ),
     master: str = typer.Option(
-        "", metavar="HOST:PORT", help="Ask this master at its admin address."
+        "",
+        metavar="HOST:PORT",
+        help="Ask this master at its admin address. [default, where there is no "
+        f"conductor: {DEFAULT_MASTER}]",
     ),
     watch: bool = typer.Option(False, "--watch", help="Again and again, until Ctrl-C."),
     as_json: bool = Json,
@@ -35,8 +44,6 @@ def command(
 
     A conductor knows the instances and asks its master about the store; a master knows the store.
     """
-    if not conductor and not master:
-        conductor = DEFAULT_CONDUCTOR
     if not watch:
         _show(_ask(conductor, master), as_json=as_json)
         return
@@ -47,12 +54,26 @@ def command(
 
 def _ask(conductor: str, master: str) -> Report:
     """Return what the servers say; a master that was named knows better than its conductor."""
+    if not conductor and not master:
+        return _ask_defaults()
     report: dict[str, Any] = {}
     if conductor:
         report.update(_report(conductor, "conductor", "members"))
     if master:
         report["store"] = _report(master, "master", "objects")
     return report
+
+
+def _ask_defaults() -> Report:
+    try:
+        return _ask(DEFAULT_CONDUCTOR, "")
+    except Unreachable as error:
+        try:
+            return _ask("", DEFAULT_MASTER)
+        except Unreachable:
+            raise Unreachable(
+                f"{error}, nor does a master at {DEFAULT_MASTER}; name --conductor or --master"
+            ) from error
 
 
 def _ask_again(conductor: str, master: str) -> Report:
@@ -64,11 +85,16 @@ def _ask_again(conductor: str, master: str) -> Report:
 
 def _report(address: str, role: str, key: str) -> Report:
     """Return what the process of a role says, in which `key` always is."""
-    status, report = get_json(address, "/status")
+    try:
+        status, report = get_json(address, "/status")
+    except WireError as error:
+        raise WireError(f"{error}; {_FLAGS[role]}") from error
     if status != 200 or not isinstance(report, dict):
         raise MooncakeError(f"http://{address}/status: no status, but HTTP {status}: {report}")
     if key not in report:
-        raise MooncakeError(f"http://{address}/status: who answers there is no {role}")
+        raise MooncakeError(
+            f"http://{address}/status: who answers there is no {role}; {_FLAGS[role]}"
+        )
     return report
 
 
@@ -123,6 +149,8 @@ def _show_store(store: Report) -> None:
     )
     rows = [
         [
+            str(node.get("name") or "-"),
+            _domain(node),
             str(node.get("endpoint", "?")),
             str(node.get("state", "?")),
             _size(node, "used_bytes"),
@@ -130,7 +158,12 @@ def _show_store(store: Report) -> None:
         ]
         for node in store.get("nodes", ())
     ]
-    print_table(["node", "state", "used", "capacity"], rows, title="Store nodes")
+    print_table(["name", "domain", "where", "state", "used", "capacity"], rows, title="Store nodes")
+
+
+def _domain(node: Report) -> str:
+    domain = node.get("domain", "?")
+    return "its host" if domain == node.get("host_id") else str(domain)
 
 
 def _size(report: Report, key: str) -> str:

@@ -42,7 +42,8 @@ def test_status_says_when_another_process_answers() -> None:
         rpc, admin = re.findall(r"127\.0\.0\.1:\d+", line)
         for flag, problem in (
             (f"--conductor={admin}", "who answers there is no conductor"),
-            (f"--master={rpc}", "the answer is not JSON over HTTP"),
+            (f"--master={rpc}", "the answer is not JSON over HTTP; --master is here the master's"),
+            (f"--conductor={rpc}", "--conductor is the address that requests go to"),
         ):
             answer = subprocess.run(
                 [sys.executable, "-m", "mooncake_cli", "status", flag],

@@ -149,3 +149,10 @@ def test_a_master_that_is_not_there_is_one_line() -> None:
     )
     assert done.returncode == 1
     assert done.stderr.startswith(b"mooncake: ") and done.stderr.count(b"\n") == 1
+
+
+def test_status_names_the_nodes_and_their_domains(store: Cluster) -> None:
+    command = [sys.executable, "-m", "mooncake_cli", "status", "--master", store.admin]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    [line] = [line.split() for line in shown.splitlines() if "online" in line]
+    assert line[:2] == ["node-0", "node-0"]
