@@ -200,6 +200,7 @@ class AsyncStoreClient(_Closing[StoreClient]):
     pin = _awaited(StoreClient.pin)
     unpin = _awaited(StoreClient.unpin)
     stats = _awaited(StoreClient.stats)
+    metrics = _awaited(StoreClient.metrics)
 
     def __init__(
         self, engine: TransferEngine, config: StoreClientConfig, *, threads: int = 4
@@ -295,6 +296,16 @@ class AsyncStoreClient(_Closing[StoreClient]):
         while found := await self._threads.call(_take, objects, page):
             for one in found:
                 yield one
+
+    @property
+    def epoch(self) -> int:
+        """See StoreClient.epoch."""
+        return self.blocking.epoch
+
+    @property
+    def read_faults(self) -> dict[str, int]:
+        """See StoreClient.read_faults."""
+        return self.blocking.read_faults
 
     async def close(self) -> None:
         """End the session, and wait for calls that are under way; they raise, as later ones do."""

@@ -12,7 +12,6 @@ and one of lengths; the `_from` and `_into` forms move bytes between it and the 
 from __future__ import annotations
 
 import functools
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -171,11 +170,10 @@ class StoreClient:
         link: Link | None = None,
     ) -> PutResult:
         """Store what the runs of memory hold, one after the other; as `put`."""
-        counts: Numbers = array("Q", [len(lengths)])
         links = None if link is None else native_links([link])
         with native_errors:
             answer = self._native.put_from(
-                (key,), addresses, lengths, counts, self._options(options), links
+                (key,), addresses, lengths, None, self._options(options), links
             )
         return results(answer)[0]
 
@@ -195,7 +193,7 @@ class StoreClient:
             keys: n of them.
             addresses: array("Q"), key by key.
             lengths: array("Q"), one an address.
-            counts: array("Q"), n: how many runs each key has; None: one each.
+            counts: array("Q"), n: how many runs each key has; None: one each, a single key all.
             options: for all of them.
             links: one a key.
         """
@@ -212,8 +210,9 @@ class StoreClient:
 
     def get_into_memory(self, key: Key, addresses: Numbers, capacities: Numbers) -> int | None:
         """Scatter the value over the runs of memory, in order; as `batch_get_into`."""
-        counts: Numbers = array("Q", [len(capacities)])
-        return self.batch_get_into([key], addresses, capacities, counts=counts)[0]
+        with native_errors:
+            sizes = self._native.get_into_memory((key,), addresses, capacities, None)
+        return sizes[0]
 
     def batch_get_into(
         self,
@@ -229,7 +228,7 @@ class StoreClient:
             keys: n of them.
             addresses: array("Q"), key by key.
             capacities: array("Q"), bytes that there is room for at each address.
-            counts: array("Q"), n: how many runs each key has; None: one each.
+            counts: array("Q"), n: how many runs each key has; None: one each, a single key all.
 
         Raises:
             ValueError: the memory of a key that is there is too small.

@@ -135,8 +135,7 @@ std::vector<Size> GetIntoMemory(const ClientHandle& client, const KeyArgument& k
                                 const Words& addresses, const Words& capacities,
                                 const std::optional<Words>& counts) {
   const KeyList keys(key_list);
-  const Memory memory(addresses, capacities, counts);
-  memory.CheckCount(keys.size());
+  const Memory memory(keys.size(), addresses, capacities, counts);
   const ReleaseGil released;
   const auto reader = Unwrap(client->Open(keys.views(), false));
   std::vector<std::vector<Range>> targets;

@@ -21,7 +21,8 @@ void RefuseOneKey(nb::handle keys) {
 
 }  // namespace
 
-Memory::Memory(const Words& addresses, const Words& lengths, const std::optional<Words>& counts) {
+Memory::Memory(size_t things, const Words& addresses, const Words& lengths,
+               const std::optional<Words>& counts) {
   if (addresses.size() != lengths.size()) {
     throw StatusError{{Code::kInvalidArgument, std::to_string(addresses.size()) + " addresses, " +
                                                    std::to_string(lengths.size()) +
@@ -32,20 +33,19 @@ Memory::Memory(const Words& addresses, const Words& lengths, const std::optional
     ranges_.push_back({addresses.data()[at], lengths.data()[at]});
   }
   std::span<const store::Range> rest(ranges_);
-  const size_t lists = counts ? counts->size() : ranges_.size();
+  const bool is_single = !counts && things == 1;
+  const size_t lists = is_single ? 1 : counts ? counts->size() : ranges_.size();
+  if (lists != things) {
+    throw StatusError{{Code::kInvalidArgument,
+                       std::to_string(things) + " keys, memory for " + std::to_string(lists)}};
+  }
   for (size_t at = 0; at < lists; ++at) {
-    const uint64_t count = counts ? counts->data()[at] : 1;
+    const uint64_t count = is_single ? ranges_.size() : counts ? counts->data()[at] : 1;
     if (count > rest.size()) throw nb::value_error("more runs of memory are counted than given");
     lists_.push_back(rest.first(count));
     rest = rest.subspan(count);
   }
   if (!rest.empty()) throw nb::value_error("more runs of memory are given than counted");
-}
-
-void Memory::CheckCount(size_t count) const {
-  if (lists_.size() == count) return;
-  throw StatusError{{Code::kInvalidArgument,
-                     std::to_string(count) + " keys, memory for " + std::to_string(lists_.size())}};
 }
 
 std::string_view ViewOf(nb::handle key) {

@@ -22,14 +22,14 @@ using Words =
 using KeyArgument = nanobind::typed<nanobind::iterable, nanobind::any>;
 using AnyList = nanobind::typed<nanobind::list, nanobind::any>;
 
-// Local memory in runs, cut into one list a key: `counts` says how many runs each has; empty: one.
+// Local memory in runs, cut into one list for each of so many things: `counts` says how many runs
+// each has; none: one, and a single thing has all. Throws what does not fit together.
 class Memory {
  public:
-  Memory(const Words& addresses, const Words& lengths, const std::optional<Words>& counts);
+  Memory(size_t things, const Words& addresses, const Words& lengths,
+         const std::optional<Words>& counts);
 
   std::span<const std::span<const store::Range>> lists() const { return lists_; }
-  // Throws unless there is one list for each of `count` things.
-  void CheckCount(size_t count) const;
 
  private:
   std::vector<store::Range> ranges_;

@@ -107,8 +107,7 @@ AnyTuple PutFrom(const ClientHandle& client, const KeyArgument& key_list, const 
                  const store::PutOptions& options, const Links& links) {
   const KeyList keys(key_list);
   auto items = Items(keys, links);
-  const Memory memory(addresses, lengths, counts);
-  memory.CheckCount(items.size());
+  const Memory memory(items.size(), addresses, lengths, counts);
   for (size_t at = 0; at < items.size(); ++at) {
     items[at].size_bytes = store::TotalLength(memory.lists()[at]);
   }
@@ -164,8 +163,7 @@ std::vector<store::Writer*> Writers(const AnyList& handles) {
 void WriteRanges(const ClientHandle&, const AnyList& handles, const std::vector<uint64_t>& offsets,
                  const Words& addresses, const Words& lengths, const std::optional<Words>& counts) {
   const auto writers = Writers(handles);
-  const Memory memory(addresses, lengths, counts);
-  memory.CheckCount(writers.size());
+  const Memory memory(writers.size(), addresses, lengths, counts);
   if (offsets.size() != writers.size()) throw nb::value_error("one offset a writer is needed");
   const ReleaseGil released;
   std::vector<Client::WriteRequest> requests;

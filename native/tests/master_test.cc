@@ -143,6 +143,38 @@ TEST(ReaderOfAnEarlierMasterDoesNotEndTheLeaseOfALaterOne) {
   EXPECT(late->Validity().ok());
 }
 
+// Its room is made object by object, which takes many times longer than it waits.
+TEST(PutThatGaveUpWhileRoomWasMadeLeavesItsKeyAlone) {
+  MasterOptions options{kEpoch, 3, 5};
+  options.step_evictions = 1;
+  const auto server = MasterServer::Start("127.0.0.1:0", options).value();
+  const auto node = Node::Start(Engine::Create({}).value(), {server->endpoint(), 4 << 20}).value();
+  const auto engine = Engine::Create({}).value();
+  const std::vector<uint8_t> memory(3 << 20);
+  const Registration registered(*engine, memory.data(), memory.size());
+  const auto put = [&](Client& client, std::span<const Client::PutItem> items) {
+    const Range range{reinterpret_cast<uint64_t>(memory.data()), items[0].size_bytes};
+    const std::vector<std::span<const Range>> values(items.size(), {&range, 1});
+    return client.Put(items, values, {}).items.back().status;
+  };
+  Client patient(engine, {server->endpoint(), 1, 10});
+  std::vector<std::string> keys;
+  for (int number = 0; number < 30'000; ++number) keys.push_back(std::to_string(number));
+  std::vector<Client::PutItem> small;
+  for (const std::string& key : keys) small.push_back({key, 1});
+  Await([&] { return put(patient, {small.data(), 1}).ok(); });
+  EXPECT(put(patient, small).ok());
+
+  Client hasty(engine, {server->endpoint(), 1, 0.05});
+  const Client::PutItem large{"large", memory.size()};
+  Await([&] { return hasty.Exists({{"large"}}).ok(); });
+  EXPECT(put(hasty, {&large, 1}).code() == Code::kUnavailable);
+  EXPECT(patient.Report().value().counters.making_room > 0);
+  Await([&] { return patient.Report().value().writing == 0; });
+  EXPECT(put(patient, {&large, 1}).ok());
+  EXPECT(patient.Exists({{"large"}}).value()[0]);
+}
+
 TEST(PinWhoseAnswerWasLostEndsAndThoseThatAreKnownDoNot) {
   const auto server = MasterServer::Start("127.0.0.1:0", {kEpoch, 0.4, 1}).value();
   const auto node = Node::Start(Engine::Create({}).value(), {server->endpoint(), 1 << 20}).value();

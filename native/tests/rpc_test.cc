@@ -70,7 +70,7 @@ TEST(ManyQuestionsInFlightAreAnsweredInTheirOrder) {
 
 // More than the sockets and the master's output hold in each direction.
 TEST(QuestionsThatFillTheWayDoNotStopTheirAnswers) {
-  constexpr size_t kParts = 60'000;  // of one byte, each with a checksum
+  constexpr size_t kParts = 15'000, kPart = 4'096;  // each with a checksum
   const auto server = StartMaster();
   MasterClient client(server->endpoint());
   NodeRegister node;
@@ -78,7 +78,7 @@ TEST(QuestionsThatFillTheWayDoNotStopTheirAnswers) {
   node.epoch = kEpoch;
   node.endpoint = "127.0.0.1:1";
   node.host_id = "host";
-  node.capacity_bytes = 1 << 20;
+  node.capacity_bytes = 64 << 20;
   EXPECT(client.Call<NodeReply>(MessageType::kNodeRegister, node, Soon()).value().is_known);
   Hello hello;
   hello.peer_id = 9;
@@ -89,8 +89,8 @@ TEST(QuestionsThatFillTheWayDoNotStopTheirAnswers) {
   start.items.emplace_back();
   start.items[0].put_id = 1;
   start.items[0].key = "key";
-  start.items[0].size_bytes = kParts;
-  start.items[0].part_bytes = 1;
+  start.items[0].size_bytes = kParts * kPart;
+  start.items[0].part_bytes = kPart;
   const auto started = client.Call<PutStartReply>(MessageType::kPutStart, start, Soon()).value();
   PutEnd end;
   end.session = session;
@@ -98,6 +98,7 @@ TEST(QuestionsThatFillTheWayDoNotStopTheirAnswers) {
   end.items[0].put_id = 1;
   end.items[0].key = "key";
   end.items[0].generation = started.items[0].generation;
+  end.items[0].checksums = kParts;
   end.checksums.resize(kParts);
   const auto ended = client.Call<PutEndReply>(MessageType::kPutEnd, end, Soon()).value();
   EXPECT(ended.outcomes == std::vector<EndOutcome>{EndOutcome::kDone});
@@ -105,13 +106,13 @@ TEST(QuestionsThatFillTheWayDoNotStopTheirAnswers) {
   const std::string long_key(60'000, 'k');  // a miss
   Lookup lookup;
   lookup.session = session;
-  lookup.keys = {"key", long_key, long_key};
+  lookup.keys = {"key", "key", "key", "key", long_key, long_key};
   const std::vector<Lookup> questions(200, lookup);
   const auto replies = client.CallAll<LookupReply>(MessageType::kLookup, questions, Soon());
   EXPECT(replies.ok());
   for (const LookupReply& reply : replies.value()) {
-    EXPECT(reply.items[0].found && reply.checksums.size() == kParts);
-    EXPECT(!reply.items[2].found);
+    EXPECT(reply.items[0].found && reply.checksums.size() == 4 * kParts);
+    EXPECT(!reply.items[5].found);
   }
 }
 

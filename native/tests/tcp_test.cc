@@ -254,7 +254,13 @@ struct Pair {
 
 TEST(ABatchIsSprayedOverAllPaths) {
   const Pair pair(32 << 20);
-  for (int round = 0; round < 4; ++round) {
+  const auto is_unused = [](const PathStatistics& path) {
+    return path.written_bytes == 0 || path.read_bytes == 0;
+  };
+  // A path whose thread had no core for a while gets less than the others.
+  for (int round = 0;
+       round < 4 || (round < 100 && std::ranges::any_of(pair.user->Statistics(), is_unused));
+       ++round) {
     std::memset(pair.segment->data(), round, pair.segment->size_bytes());
     EXPECT(pair.Move(Op::kWrite).ok());
     EXPECT(pair.IsEqual());
@@ -266,7 +272,7 @@ TEST(ABatchIsSprayedOverAllPaths) {
   const auto paths = pair.user->Statistics();
   EXPECT(paths.size() == 3);
   for (const PathStatistics& path : paths) {
-    EXPECT(path.state == "up" && path.written_bytes > 0 && path.read_bytes > 0);
+    EXPECT(path.state == "up" && !is_unused(path));
     EXPECT(path.resent_slices == 0 && path.failures == 0);
   }
 }
