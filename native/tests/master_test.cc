@@ -148,18 +148,18 @@ TEST(PutThatGaveUpWhileRoomWasMadeLeavesItsKeyAlone) {
   MasterOptions options{kEpoch, 3, 5};
   options.step_evictions = 1;
   const auto server = MasterServer::Start("127.0.0.1:0", options).value();
-  const auto node = Node::Start(Engine::Create({}).value(), {server->endpoint(), 4 << 20}).value();
+  const auto node = Node::Start(Engine::Create({}).value(), {server->endpoint(), 5 << 18}).value();
   const auto engine = Engine::Create({}).value();
-  const std::vector<uint8_t> memory(3 << 20);
+  const std::vector<uint8_t> memory(1 << 20);
   const Registration registered(*engine, memory.data(), memory.size());
   const auto put = [&](Client& client, std::span<const Client::PutItem> items) {
     const Range range{reinterpret_cast<uint64_t>(memory.data()), items[0].size_bytes};
     const std::vector<std::span<const Range>> values(items.size(), {&range, 1});
     return client.Put(items, values, {}).items.back().status;
   };
-  Client patient(engine, {server->endpoint(), 1, 10});
+  Client patient(engine, {server->endpoint(), 1, 30});
   std::vector<std::string> keys;
-  for (int number = 0; number < 30'000; ++number) keys.push_back(std::to_string(number));
+  for (int number = 0; number < 9'500; ++number) keys.push_back(std::to_string(number));
   std::vector<Client::PutItem> small;
   for (const std::string& key : keys) small.push_back({key, 1});
   Await([&] { return put(patient, {small.data(), 1}).ok(); });
