@@ -85,7 +85,7 @@ def test_who_speaks_another_protocol_is_a_wire_error(engine: TransferEngine) -> 
 
         thread = threading.Thread(target=answer)
         thread.start()
-        with pytest.raises(WireError, match="magic"):
+        with pytest.raises(WireError, match="HTTP speaks there"):
             engine.open_segment(f"127.0.0.1:{server.getsockname()[1]}", 1, timeout_s=10)
         thread.join()
 
