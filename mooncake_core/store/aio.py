@@ -16,7 +16,6 @@ import itertools
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from mooncake_core.config import StoreClientConfig
@@ -116,12 +115,7 @@ class _Closing(_Awaited[B], abc.ABC):
     async def __aenter__(self: C) -> C:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -136,12 +130,7 @@ class AsyncObjectWriter(_Awaited[ObjectWriter]):
     async def __aenter__(self) -> AsyncObjectWriter:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.abort()
 
 

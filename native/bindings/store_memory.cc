@@ -21,17 +21,22 @@ void RefuseOneKey(nb::handle keys) {
 
 }  // namespace
 
-Memory::Memory(size_t things, const Words& addresses, const Words& lengths,
-               const std::optional<Words>& counts) {
+std::vector<store::Range> Ranges(const Words& addresses, const Words& lengths) {
   if (addresses.size() != lengths.size()) {
     throw StatusError{{Code::kInvalidArgument, std::to_string(addresses.size()) + " addresses, " +
                                                    std::to_string(lengths.size()) +
                                                    " lengths; one length an address"}};
   }
-  ranges_.reserve(addresses.size());
-  for (size_t at = 0; at < addresses.size(); ++at) {
-    ranges_.push_back({addresses.data()[at], lengths.data()[at]});
+  std::vector<store::Range> ranges(addresses.size());
+  for (size_t at = 0; at < ranges.size(); ++at) {
+    ranges[at] = {addresses.data()[at], lengths.data()[at]};
   }
+  return ranges;
+}
+
+Memory::Memory(size_t things, const Words& addresses, const Words& lengths,
+               const std::optional<Words>& counts)
+    : ranges_(Ranges(addresses, lengths)) {
   std::span<const store::Range> rest(ranges_);
   const bool is_single = !counts && things == 1;
   const size_t lists = is_single ? 1 : counts ? counts->size() : ranges_.size();

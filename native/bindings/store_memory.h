@@ -22,6 +22,9 @@ using Words =
 using KeyArgument = nanobind::typed<nanobind::iterable, nanobind::any>;
 using AnyList = nanobind::typed<nanobind::list, nanobind::any>;
 
+// Runs of local memory. Throws unless there is one length an address.
+std::vector<store::Range> Ranges(const Words& addresses, const Words& lengths);
+
 // Local memory in runs, cut into one list for each of so many things: `counts` says how many runs
 // each has; none: one, and a single thing has all. Throws what does not fit together.
 class Memory {

@@ -17,19 +17,6 @@ using store::Client;
 using store::Range;
 using store::Reader;
 
-std::vector<Range> Ranges(const Words& addresses, const Words& lengths) {
-  if (addresses.size() != lengths.size()) {
-    throw StatusError{{Code::kInvalidArgument, std::to_string(addresses.size()) + " addresses, " +
-                                                   std::to_string(lengths.size()) +
-                                                   " lengths; one length an address"}};
-  }
-  std::vector<Range> ranges(addresses.size());
-  for (size_t at = 0; at < ranges.size(); ++at) {
-    ranges[at] = {addresses.data()[at], lengths.data()[at]};
-  }
-  return ranges;
-}
-
 void WritePart(const WriterHandle& writer, uint64_t part, const Words& addresses,
                const Words& lengths) {
   const auto memory = Ranges(addresses, lengths);
