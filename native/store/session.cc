@@ -73,11 +73,25 @@ Result<Session::Identity> Session::Current() {
 }
 
 Result<Session::Identity> Session::SayHello(Deadline deadline) {
-  const std::unique_lock one_at_a_time(hello_, deadline.time());
-  if (!one_at_a_time.owns_lock()) {
-    return Status(Code::kUnavailable,
-                  "the master at " + master_.address() + " did not answer another hello in time");
+  {
+    std::unique_lock lock(mutex_);
+    const auto may_speak = [this] { return !is_saying_hello_; };
+    if (!hello_ended_.wait_until(lock, deadline.time(), may_speak)) {
+      return Status(Code::kUnavailable,
+                    "the master at " + master_.address() + " did not answer another hello in time");
+    }
+    is_saying_hello_ = true;
   }
+  auto identity = Introduce(deadline);
+  {
+    const std::lock_guard lock(mutex_);
+    is_saying_hello_ = false;
+  }
+  hello_ended_.notify_one();
+  return identity;
+}
+
+Result<Session::Identity> Session::Introduce(Deadline deadline) {
   Identity old = Snapshot();
   if (old.id != 0 && old.peer_id == engine_->peer_id()) return old;
   for (int tries = 0; tries < kHellos; ++tries) {

@@ -90,7 +90,8 @@ class Session {
  private:
   Status CheckOpenLocked() const;
   void EndLeases();
-  Result<Identity> SayHello(Deadline deadline);
+  Result<Identity> SayHello(Deadline deadline);  // one at a time
+  Result<Identity> Introduce(Deadline deadline);
   void Run();
   Status Beat();
   std::vector<Heartbeat> Beats(SessionId id, double now_s) const;
@@ -107,8 +108,9 @@ class Session {
   std::atomic<uint64_t> epoch_{0};
   std::atomic<uint64_t> last_put_{0};
 
-  std::timed_mutex hello_;  // one hello at a time; taken before mutex_
   mutable std::mutex mutex_;
+  std::condition_variable hello_ended_;
+  bool is_saying_hello_ = false;
   std::condition_variable closing_;
   bool is_closed_ = false;
   Identity identity_;
