@@ -32,7 +32,7 @@ def parse_size(text: str) -> int:
     Raises:
         ConfigError: the text is no size, has an unknown unit, or is not a whole number of bytes.
     """
-    match = _SIZE.fullmatch(text.strip())
+    match = _SIZE.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
         raise ConfigError(f"{text!r} is not a size; write a number and a unit, such as 512 MiB")
     number, unit = match.groups()

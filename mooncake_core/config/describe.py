@@ -28,7 +28,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     choices: tuple[str, ...] = ()
     """Empty: any value within the bounds."""
     expected: str = ""
-    """What a text must look like; empty where the type says it all."""
+    """What a text, or each of a list, must look like; empty where the type says it all."""
 
     @property
     def flag(self) -> str:
@@ -70,6 +70,8 @@ def _constraint(annotation: Any) -> tuple[tuple[str, ...], str]:
     if get_origin(annotation) is Annotated:
         metas = (meta for meta in get_args(annotation)[1:] if isinstance(meta, msgspec.Meta))
         return (), next((meta.description for meta in metas if meta.description), "")
+    if get_origin(annotation) is tuple:
+        return _constraint(get_args(annotation)[0])
     return (), ""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -53,27 +53,37 @@ def load_config(
     try:
         config = msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
-        key, problem = _split(str(error))
-        value = dict(_leaves(table)).get(key)
-        source = _flag(key) if origins.get(key) == "flag" else source
-        raise ConfigError(_explain(kind, source, (key, value), problem)) from error
+        key, problem = _explain(kind, table, str(error))
+        is_flag = origins.get(_name(key)) == "flag"
+        where = _flag(key) if is_flag else f"{source}:{key}" if key else source
+        raise ConfigError(f"{where}: {problem}") from error
     for key, _ in _leaves(msgspec.to_builtins(config)):
         origins.setdefault(key, "default")
     return config, origins
 
 
-def checked(config: C, table: str) -> C:
-    """Return a struct that was made in Python, and so was not checked, or raise ConfigError.
+def checked(config: object, kind: type[C], *, name: str = "") -> C:
+    """Return a struct that was made in Python, and so was not checked as one from a file is.
 
     Args:
         config: what may hold values that a file could not.
-        table: its name, for the error.
+        kind: what it has to be.
+        name: whose fields the error says they are; empty: the kind's.
+
+    Raises:
+        TypeError: it is no such struct.
+        ConfigError: "Kind.field: problem".
     """
+    if not isinstance(config, kind):
+        given = type(config).__name__
+        raise TypeError(f"the configuration is a {given}; a {kind.__name__} is needed")
+    fields = _struct_table(config)
     try:
-        return msgspec.convert(msgspec.to_builtins(config), type(config))
-    except (msgspec.ValidationError, TypeError) as error:
-        key, problem = _split(str(error))
-        raise ConfigError(f"{table}.{key}: {problem}" if key else f"{table}: {problem}") from error
+        return msgspec.convert(fields, kind)
+    except msgspec.ValidationError as error:
+        key, problem = _explain(kind, fields, str(error))
+        where = ".".join(filter(None, (name or kind.__name__, key)))
+        raise ConfigError(f"{where}: {problem}") from error
 
 
 def render_config(config: msgspec.Struct, origins: Origins) -> list[tuple[str, Any, str]]:
@@ -93,6 +103,14 @@ def _read(path: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not TOML: {error}") from error
     return table
+
+
+def _struct_table(config: msgspec.Struct) -> dict[str, Any]:
+    """Return the fields as a file would have them; what no file can hold stays as it is."""
+    return {
+        name: _struct_table(value) if isinstance(value, msgspec.Struct) else value
+        for name, value in msgspec.structs.asdict(config).items()
+    }
 
 
 def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -150,7 +168,7 @@ def _check_override(kind: type[msgspec.Struct], key: str, value: Any) -> None:
     try:
         msgspec.convert(value, _fields(table)[leaf])
     except msgspec.ValidationError as error:
-        raise ConfigError(_explain(kind, source, (key, value), str(error))) from error
+        raise ConfigError(f"{source}: {_worded(kind, key, value, str(error))}") from error
 
 
 def _flag(key: str) -> str:
@@ -171,23 +189,27 @@ def _split(message: str) -> tuple[str, str]:
     return f"{key}.{inner.group(1)}" if key else inner.group(1), inner.group(2)
 
 
-def _explain(
-    kind: type[msgspec.Struct], source: str, setting: tuple[str, Any], problem: str
-) -> str:
-    """Return "source:key: problem", of a flag's value "flag: problem".
+def _explain(kind: type[msgspec.Struct], table: Mapping[str, Any], message: str) -> tuple[str, str]:
+    """Return the key that is wrong, and the problem in words that say what would be right."""
+    key, problem = _split(message)
+    name, _, index = key.partition("[")
+    value = dict(_leaves(table)).get(name)
+    if index.removesuffix("]").isdigit() and isinstance(value, Sequence):
+        value = value[int(index.removesuffix("]"))]
+    return key, _worded(kind, key, value, problem)
 
-    The problem is put in words that say what would be right.
-    """
-    key, value = setting
-    if not key:
-        return f"{source}: {problem}"
-    known = next((known for known in describe(kind) if known.name == key), None)
-    if known is not None and ", got" not in problem:
-        if known.choices and problem.startswith("Invalid enum value"):
-            problem = f"{value!r} is none of {', '.join(filter(None, known.choices))}"
-        elif "regex" in problem:
-            problem = f"{value!r} is not {known.expected}"
-        elif problem.startswith("Expected"):
-            problem = f"{problem}; got {value!r}"
-    where = source if source == _flag(key) else f"{source}:{key}"
-    return f"{where}: {problem}"
+
+def _name(key: str) -> str:
+    """Return a key without the index of the entry of its list that is meant."""
+    return key.partition("[")[0]
+
+
+def _worded(kind: type[msgspec.Struct], key: str, value: Any, problem: str) -> str:
+    known = next((known for known in describe(kind) if known.name == _name(key)), None)
+    if known is None or not problem.startswith(("Expected", "Invalid enum value")):
+        return problem
+    if known.choices:
+        return f"{value!r} is none of {', '.join(filter(None, known.choices))}"
+    if known.expected and "length" not in problem:
+        return f"{value!r} is not {known.expected}"
+    return f"{problem}; got {value!r}" if ", got" not in problem else f"{problem} {value!r}"

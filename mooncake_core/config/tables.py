@@ -34,7 +34,9 @@ HostAddress = Annotated[
     ),
 ]
 """A host address of this machine, or one of its interfaces' names."""
-Size = str
+Size = Annotated[
+    str, Meta(description='a size: a text of a number and a unit, such as "512 MiB" or "1.5 GiB"')
+]
 """A number and a unit, such as "1.5 GiB"; a table that has one checks it with `size_bytes`."""
 PositiveSeconds = Annotated[float, Meta(gt=0, le=86_400)]
 
@@ -66,7 +68,7 @@ def _is_wildcard(host: str) -> bool:
 
 def refuse_wildcard(key: str, address: str) -> None:
     """Raise ValueError if `address`, which peers are told, names every interface and so no host."""
-    if _is_wildcard(address.rpartition(":")[0].strip("[]")):
+    if isinstance(address, str) and _is_wildcard(address.rpartition(":")[0].strip("[]")):
         raise ValueError(
             f"{key}: {address!r} is also what peers are told, and leads them nowhere; "
             "give the address of the interface that they reach"

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from mooncake_core.config import StoreClientConfig
+from mooncake_core.config import StoreClientConfig, checked
 from mooncake_core.native import _native, native_errors
 from mooncake_core.store.crossing import Links, commits, native_links, native_options, results
 from mooncake_core.store.described import ObjectDescription, decode_objects
@@ -24,14 +24,12 @@ from mooncake_core.store.objects import ObjectReader, ObjectView, ObjectWriter
 from mooncake_core.store.options import (
     MAX_BYTES,
     MAX_PAGE,
-    MAX_REPLICAS,
     Key,
     Link,
     PinKind,
     PutOptions,
     PutResult,
     check_number,
-    check_timeout,
     pin_number,
     pin_seconds,
 )
@@ -51,9 +49,14 @@ class StoreClient:
     """
 
     def __init__(self, engine: TransferEngine, config: StoreClientConfig) -> None:
-        """Start a session in the background; the master may come later."""
-        check_timeout(config.timeout_s)
-        check_number("replicas", config.replicas, 1, MAX_REPLICAS)
+        """Start a session in the background; the master may come later.
+
+        Raises:
+            ConfigError: a value of the configuration is wrong; it says which, and what is right.
+        """
+        if not isinstance(engine, TransferEngine):
+            raise TypeError(f"engine is a {type(engine).__name__}; a TransferEngine is needed")
+        config = checked(config, StoreClientConfig)
         self.engine = engine
         """Of this process; what is registered with it the store can read and write."""
         self._config = config

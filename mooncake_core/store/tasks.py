@@ -8,6 +8,7 @@ from typing import Literal
 
 from msgspec import Struct, msgpack
 
+from mooncake_core.config import StoreClientConfig, checked
 from mooncake_core.errors import StoreError
 from mooncake_core.native import _native, native_errors
 from mooncake_core.store.options import Key, check_names, check_timeout, raw
@@ -66,9 +67,14 @@ class StoreAdmin:
     """
 
     def __init__(self, master: str, *, timeout_s: float = 5.0) -> None:
-        """Ask the master at `master`, host:port of its RPC address; it need not be there yet."""
+        """Ask the master at `master`, host:port of its RPC address; it need not be there yet.
+
+        Raises:
+            ConfigError: that is no address.
+        """
         check_timeout(timeout_s)
-        self._client = _native.MasterClient(master)
+        config = checked(StoreClientConfig(master=master), StoreClientConfig, name="StoreAdmin")
+        self._client = _native.MasterClient(config.master)
         self._timeout_s = timeout_s
 
     def copy(self, key: Key, targets: Iterable[str] = ()) -> int:

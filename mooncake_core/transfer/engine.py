@@ -28,7 +28,7 @@ class TransferEngine:
     """
 
     def __init__(self, config: TransferConfig) -> None:
-        config = checked(config, "transfer")
+        config = checked(config, TransferConfig)
         self._timeout_s = config.timeout_s
         self.choice: Choice = choose(config)
         """The network and the addresses that were taken, and why."""

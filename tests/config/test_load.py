@@ -1,5 +1,6 @@
 """Files and flags become structs, or an error that says where, what and what would be right."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,12 @@ from mooncake_core.config import (
     DecodeConfig,
     MasterConfig,
     PrefillConfig,
+    StoreClientConfig,
     StoreConfig,
+    Table,
+    TransferConfig,
     UpConfig,
+    checked,
     kind_named,
     kind_of_file,
     load_config,
@@ -66,7 +71,14 @@ def test_an_unknown_dotted_key_of_a_flag_is_a_clear_error(key: str) -> None:
         (MasterConfig, "lease_s = nan", "lease_s: Expected `float` > 0.0; got nan"),
         (MasterConfig, "lease_s = inf", "lease_s: Expected `float` <= 86400.0; got inf"),
         (MasterConfig, "lease_s = -1", "lease_s: Expected `float` > 0.0"),
-        (MasterConfig, "listen = 7400", "listen: Expected `str`, got `int`"),
+        (MasterConfig, "listen = 7400", "listen: 7400 is not host:port"),
+        (StoreConfig, "capacity = 1073741824", "capacity: 1073741824 is not a size: a text of a"),
+        (StoreConfig, "drain_s = '5'", "drain_s: Expected `float`, got `str` '5'"),
+        (
+            StoreConfig,
+            'transfer.addresses = ["10.0.0.2", "eth0:1"]',
+            "transfer.addresses[1]: 'eth0:1' is not an address or an interface name",
+        ),
         (MasterConfig, 'listen = "localhost"', "'localhost' is not host:port"),
         (MasterConfig, 'listen = "a:65536"', "'a:65536' is not host:port"),
         (StoreConfig, 'capacity = "-5"', "capacity: '-5' is not a size"),
@@ -177,3 +189,46 @@ def test_an_address_that_peers_are_told_is_of_one_interface(key: str, address: s
 def test_the_public_endpoint_may_listen_on_every_interface() -> None:
     config, _ = load_config(ConductorConfig, None, {"listen": "0.0.0.0:8000"})
     assert config.listen == "0.0.0.0:8000"
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        (StoreClientConfig(master="nonsense"), "StoreClientConfig.master: 'nonsense' is not host:"),
+        (StoreClientConfig(timeout_s=-1), "StoreClientConfig.timeout_s: Expected `float` > 0.0; "),
+        (StoreClientConfig(timeout_s=math.inf), "<= 86400.0; got inf"),
+        (
+            StoreClientConfig(replicas=99),
+            "StoreClientConfig.replicas: Expected `int` <= 16; got 99",
+        ),
+        (TransferConfig(listen="127.0.0.1"), "TransferConfig.listen: '127.0.0.1' is not host:port"),
+        (TransferConfig(same_host="maybe"), "same_host: 'maybe' is none of shm, network"),  # type: ignore[arg-type]
+        (TransferConfig(listen=7400), "TransferConfig.listen: 7400 is not host:port"),  # type: ignore[arg-type]
+        (
+            TransferConfig(addresses=("eth0:1",)),
+            "TransferConfig.addresses[0]: 'eth0:1' is not an addr",
+        ),
+        (PrefillConfig(pool=StoreClientConfig(replicas=0)), "PrefillConfig.pool.replicas: Expec"),
+    ],
+)
+def test_a_struct_made_in_python_is_refused_like_one_from_a_file(
+    config: Table, problem: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        checked(config, type(config))
+    assert problem in str(raised.value)
+
+
+def test_another_thing_than_the_struct_is_refused_by_its_type() -> None:
+    with pytest.raises(TypeError, match="a str; a StoreClientConfig is needed"):
+        checked("127.0.0.1:7400", StoreClientConfig)
+
+
+def test_a_struct_that_is_well_stays_what_it_is() -> None:
+    config = TransferConfig(addresses=("127.0.0.1", "lo"), timeout_s=3)
+    assert checked(config, TransferConfig) == config
+
+
+def test_a_size_is_a_text_in_python_too() -> None:
+    with pytest.raises(ValueError, match="capacity: 5 is not a size"):
+        StoreConfig(capacity=5)  # type: ignore[arg-type]

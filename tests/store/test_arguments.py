@@ -7,6 +7,7 @@ import math
 import pytest
 
 from mooncake_core.config import StoreClientConfig
+from mooncake_core.errors import ConfigError
 from mooncake_core.store import StoreAdmin, StoreClient
 from mooncake_core.store.patterns import remove_by_prefix
 
@@ -27,10 +28,6 @@ REFUSED = {
     "page is -1": lambda client: remove_by_prefix(client, "key", page=-1),
     "timeout_s is nan": lambda client: client.admin.wait(1, math.nan),
     "timeout_s is -1": lambda client: StoreAdmin("127.0.0.1:1", timeout_s=-1),
-    "timeout_s is inf": lambda client: StoreClient(
-        client.engine, StoreClientConfig(timeout_s=math.inf)
-    ),
-    "replicas is 0": lambda client: StoreClient(client.engine, StoreClientConfig(replicas=0)),
 }
 
 
@@ -38,6 +35,17 @@ REFUSED = {
 def test_a_number_out_of_bounds_is_named(client, problem):
     with pytest.raises(ValueError, match=problem):
         REFUSED[problem](client)
+
+
+def test_who_uses_the_store_is_told_what_is_wrong_with_the_configuration(client):
+    with pytest.raises(ConfigError, match=r"StoreClientConfig\.replicas: .* >= 1; got 0"):
+        StoreClient(client.engine, StoreClientConfig(replicas=0))
+    with pytest.raises(ConfigError, match=r"StoreAdmin\.master: '7400' is not host:port"):
+        StoreAdmin("7400")
+    with pytest.raises(TypeError, match="a str; a StoreClientConfig is needed"):
+        StoreClient(client.engine, "127.0.0.1:7400")
+    with pytest.raises(TypeError, match="engine is a StoreClientConfig; a TransferEngine is"):
+        StoreClient(StoreClientConfig(), client.engine)
 
 
 def test_one_key_is_no_list_of_keys(client):

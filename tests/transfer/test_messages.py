@@ -80,10 +80,10 @@ def test_what_is_no_memory_is_refused_with_what_would_be(engine: TransferEngine)
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"same_host": "tcp"}, "transfer.same_host: Invalid enum value 'tcp'"),
-        ({"timeout_s": -1.0}, "transfer.timeout_s: Expected `float` > 0"),
-        ({"io_threads": 0}, "transfer.io_threads: Expected `int` >= 1"),
-        ({"slice_bytes": "1 MiB"}, "transfer.slice_bytes: Expected `int`"),
+        ({"same_host": "tcp"}, "TransferConfig.same_host: 'tcp' is none of shm, network"),
+        ({"timeout_s": -1.0}, "TransferConfig.timeout_s: Expected `float` > 0"),
+        ({"io_threads": 0}, "TransferConfig.io_threads: Expected `int` >= 1"),
+        ({"slice_bytes": "1 MiB"}, "TransferConfig.slice_bytes: Expected `int`"),
     ],
 )
 def test_a_configuration_made_in_python_is_checked(values: dict[str, Any], said: str) -> None:
