@@ -96,6 +96,7 @@ void MasterLoad::MakeStarts(uint64_t count) {
 
 // Leaves in `starts_` what is to be asked again, and in `ends_` what was started.
 void MasterLoad::Start(MasterLoadTime& time) {
+  const uint64_t checksums = store::ChunkCount(options_.size_bytes, 0);
   store::PutStartReply reply;
   {
     const Timed timed(time);
@@ -106,7 +107,8 @@ void MasterLoad::Start(MasterLoadTime& time) {
   for (size_t at = 0; at < reply.items.size(); ++at) {
     const PutStart::Item& item = starts_.items[at];
     if (reply.items[at].outcome == PutOutcome::kStarted) {
-      ends_.items.push_back({item.put_id, item.key, reply.items[at].generation, {}, {}, {}});
+      const uint64_t generation = reply.items[at].generation;
+      ends_.items.push_back({item.put_id, item.key, generation, {}, {}, {}, checksums});
     } else if (reply.items[at].outcome == PutOutcome::kMakingRoom) {
       again.push_back(item);
     } else {

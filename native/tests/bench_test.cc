@@ -1,4 +1,4 @@
-// Baselines and patterns.
+// Baselines, patterns and the load of a master.
 #include <sys/socket.h>
 
 #include <thread>
@@ -6,6 +6,7 @@
 
 #include "base/socket.h"
 #include "bench/baseline.h"
+#include "bench/master_load.h"
 #include "bench/pattern.h"
 #include "bench/socket_peer.h"
 #include "tests/test.h"
@@ -65,6 +66,13 @@ TEST(APeerThatIsClosedEndsItsStreams) {
   for (int i = 0; i < 50; ++i) (void)SocketRate(endpoint, Op::kWrite, {1, 4096, 4096, 0.001});
   closing.join();
   EXPECT(!SocketRate(endpoint, Op::kWrite, kSmall).ok());
+}
+
+TEST(AMasterIsLoadedWithPutsThatAreAllTaken) {
+  MasterLoad load({.room_objects = 100, .batch = 30});
+  const MasterLoadTime time = load.Put(250);
+  EXPECT(time.put == 250 && time.refused == 0);
+  EXPECT(load.objects() == 100);
 }
 
 TEST(LoadsThatMakeNoSenseAreRefused) {
