@@ -79,7 +79,7 @@ def test_registered_memory_has_the_same_outcomes(client):
     assert kinds(raised.value.results, 4) == wanted
     sizes = client.batch_get_into(
         ["there", "none", "a", "b", "huge"],
-        array("Q", [memory.address] * 5),
+        array("Q", [memory.address + at * MIB for at in range(5)]),
         array("Q", [MIB] * 5),
     )
     assert sizes == [6, None, 1, 0, None]
