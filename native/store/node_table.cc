@@ -1,6 +1,7 @@
 #include "store/node_table.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -69,21 +70,17 @@ void NodeTable::SetState(uint32_t slot, NodeState state) {
 }
 
 void NodeTable::Doubt(uint32_t slot, double until_s) {
-  nodes_[slot].doubted_until_s = until_s;
-  if (views_[slot].is_doubted) return;
-  views_[slot].is_doubted = true;
+  const bool is_known = std::exchange(nodes_[slot].doubted_until_s, until_s) == until_s;
+  if (is_known) return;
+  std::erase_if(doubted_, [slot](const Doubted& before) { return before.slot == slot; });
   doubted_.push_back({slot, nodes_[slot].id, until_s});
+  views_[slot].is_doubted = true;
 }
 
-// One that was doubted again meanwhile has its turn again.
 void NodeTable::EndDoubts(double now_s) {
-  while (!doubted_.empty() && doubted_.front().end_s <= now_s) {
-    Doubted next = doubted_.front();
-    doubted_.pop_front();
-    if (nodes_[next.slot].id != next.node) continue;
-    next.end_s = nodes_[next.slot].doubted_until_s;
-    views_[next.slot].is_doubted = next.end_s > now_s;
-    if (next.end_s > now_s) doubted_.push_back(next);
+  for (; !doubted_.empty() && doubted_.front().end_s <= now_s; doubted_.pop_front()) {
+    const Doubted& ended = doubted_.front();
+    if (nodes_[ended.slot].id == ended.node) views_[ended.slot].is_doubted = false;
   }
 }
 

@@ -76,7 +76,7 @@ class NodeTable {
 
   uint32_t Add(const NodeRegister& event, double now_s);
   void SetState(uint32_t slot, NodeState state);
-  // Placement takes it last, until then.
+  // Placement takes it last, until then. REQUIRES: no earlier than in the call before.
   void Doubt(uint32_t slot, double until_s);
   void EndDoubts(double now_s);
   bool has_doubts() const { return !doubted_.empty(); }
@@ -127,7 +127,7 @@ class NodeTable {
   bool has_opened_ = false;
   uint32_t domain_count_ = 0;
   std::deque<uint32_t> lost_;
-  std::deque<Doubted> doubted_;  // each node once, about in order of time
+  std::deque<Doubted> doubted_;  // each node once, in the order of their ends
 };
 
 }  // namespace mooncake::store

@@ -16,6 +16,10 @@ def seeds_of(words):
     return range(first, last)
 
 
+def each_of(words):
+    return list(map(int, words.split(",")))
+
+
 def main():
     parser = argparse.ArgumentParser(prog="python -m tests.store.sim", description=__doc__)
     parser.add_argument("seed", type=int, nargs="?", help="replay this one")
@@ -23,7 +27,7 @@ def main():
     parser.add_argument("--seeds", type=seeds_of, help="FIRST..LAST, without the last")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--shrink", action="store_true", help="to the fewest steps that fail")
-    parser.add_argument("--in-line", type=seeds_of, help=argparse.SUPPRESS)
+    parser.add_argument("--in-line", type=each_of, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.in_line is not None:
         return run_in_line(options.in_line, options.steps)

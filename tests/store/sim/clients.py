@@ -151,7 +151,8 @@ class Client:
             if self.rng.random() < 0.05:  # others keep their own checksums
                 items.append(wire.EndItem(0, put.item.key, generation, checksums=put.chunks + 1))
                 sums += b"else" * (put.chunks + 1)
-            item = wire.EndItem(*names, generation, lost, dirty, checksums=put.chunks)
+            failed = self.failed()
+            item = wire.EndItem(*names, generation, lost, dirty, failed, put.chunks)
             items.append(item)
             sums += b"".join(put.item.put_id.to_bytes(4, "little") for _ in range(put.chunks))
             all_dirty += dirty
@@ -173,6 +174,13 @@ class Client:
                     dirty += [node for node, _ in copy if rng.random() < 0.5]
         return lost, dirty
 
+    def failed(self):
+        """Return nodes of which it says that they took nothing, granted to it or not."""
+        world = self.world
+        if world.doubts.random() >= world.doubt:
+            return []
+        return [node for node in world.nodes if world.doubts.random() < 0.5]
+
     def after_failure(self, dirty):
         """Be another peer, who has written nothing."""
         if dirty:
@@ -184,7 +192,7 @@ class Client:
         for put in self.some_puts(2):
             places = [place for copy in put.places for place in copy]
             dirty = [node for node, _ in places if self.rng.random() < 0.3]
-            items.append(wire.AbortItem(put.item.put_id, dirty))
+            items.append(wire.AbortItem(put.item.put_id, dirty, self.failed()))
         if self.rng.random() < 0.1:
             items.append(wire.AbortItem(self.world.fresh()))
         if items and self.ask(wire.PutAbort(self.session, items)):

@@ -92,7 +92,7 @@ class Copies(Model):
         each.fetches -= 1
         if each.may_have_failed:
             self.doubt_landed(each)
-        is_whole = len(self.landed_of(each)) == len(each.stripes)
+        is_whole = self.is_landed(each)
         if each.fetches == 0 and each.has_failed:
             for order in self.landed_of(each).values():
                 self.forget(order)
@@ -152,6 +152,8 @@ class Copies(Model):
             each = Object(b"", 0, 0, 0, wire.PutOptions(), state="gone")
         at = self.check_order(each, order)
         landed = self.landed_of(each)
+        if at in landed:
+            self.next_begins(each)
         if at in landed and not landed[at].is_claimed:  # that copy has come to nothing
             for before in landed.values():
                 self.forget(before)
@@ -159,6 +161,12 @@ class Copies(Model):
         node.memory.claim(order.offset, extent_bytes(order.size_bytes), fresh)
         self.background.orders[order.order] = fresh
         each.fetches += 1
+
+    def next_begins(self, each):
+        """The copy before it has ended, after which nothing held the object for a moment."""
+        is_copied, each.is_copied = each.is_copied, False
+        self.sweep(each)
+        each.is_copied = is_copied
 
     def of_generation(self, generation):
         return next((each for each in self.everything() if each.generation == generation), None)
@@ -209,6 +217,9 @@ class Copies(Model):
         assert not gone or short or tasks or self.background.may_evict, f"{gone} went for nothing"
         self.background.may_evict = short
         for each in gone:
+            if self.is_landed(each):  # it was not copied any more
+                each.is_copied = False
+        for each in gone:
             mates = each.group.members & gone if each.group else {each}
             assert any(self.is_evictable(mate) for mate in mates), f"{each} was evicted"
         for each in gone:
@@ -234,7 +245,7 @@ class Copies(Model):
     def sync_striped(self, each):
         """A listing says where copies begin, which a copy and the one before it may share."""
         by_stripe = self.landed_of(each)
-        if len(by_stripe) < len(each.stripes) or not self.is_readable(each):
+        if not self.is_landed(each) or not self.is_readable(each):
             return
         seen = self.look(each.key)
         before = [copy for copy in each.copies if self.can_be_read(copy)]
@@ -247,6 +258,9 @@ class Copies(Model):
 
     def landed_of(self, each):
         return {order.stripe: order for order in self.background.landed if order.of is each}
+
+    def is_landed(self, each):
+        return len(self.landed_of(each)) == len(each.stripes)
 
     def attach(self, each, name=None):
         """A new copy is where its orders were, all of which have been reported."""

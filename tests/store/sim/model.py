@@ -56,7 +56,9 @@ class Object:
     is_superseded: bool = False
     is_making_room: bool = False
     asks: int = 0
+    reserved_on: set = field(default_factory=set)  # nodes where room may have been kept for it
     parent: Object | None = None
+    may_be_cut_off: bool = False
     group: Group | None = None
     copies: list = field(default_factory=list)
     holds: int = 0  # leases
@@ -113,6 +115,7 @@ class Node:
     seen_s: float
     lost_s: float
     state: int = ONLINE
+    doubted_until_s: float = 0.0
     quarantine: dict = field(default_factory=dict)  # peer -> offsets
     pins: dict = field(default_factory=dict)  # peer -> leases that wait
 
@@ -350,8 +353,10 @@ class Model:
 
     def domains_with(self, size, may_go):
         """Return the domains where an extent would fit if all that may go went."""
-        nodes = [node for node in self.open_nodes() if max(node.memory.gaps(may_go)) >= size]
-        return {node.domain for node in nodes}
+        return {node.domain for node in self.nodes_with(size, may_go)}
+
+    def nodes_with(self, size, may_go):
+        return [node for node in self.open_nodes() if max(node.memory.gaps(may_go)) >= size]
 
     def layout(self, item):
         return stripes(item.size_bytes, item.part_bytes, self.settings.stripe_bytes)
@@ -379,7 +384,8 @@ class Model:
             assert len(places) == len(each.stripes)
             for (at, offset), size in zip(places, each.stripes, strict=True):
                 node = self.nodes[at]
-                assert node.state == ONLINE, f"{each} was put on a node that takes nothing"
+                is_open = node.state == ONLINE or at in each.reserved_on
+                assert is_open, f"{each} was put on a node that takes nothing"
                 node.memory.claim(offset, extent_bytes(size), each)
                 own.add(node.domain)
             assert not own & domains, f"two copies of {each} in one domain"

@@ -14,6 +14,7 @@ MOST_EXTENTS = 4096
 FEW_CHUNKS, BYTES_A_CHUNK = 1024, 4096
 LONGEST_PIN_S = 1e9
 MOST_ASKS = 400
+DOUBT_S = 2.0
 
 
 class Puts(Copies):
@@ -62,10 +63,18 @@ class Puts(Copies):
         if grant.outcome == wire.MAKING_ROOM:
             each.is_making_room = True
             each.asks += 1
+            each.reserved_on |= {node.node for node in self.open_nodes()}
+            self.evicting_went_on()
             assert each.asks < MOST_ASKS, f"{each} was put off {each.asks} times"
             return None
         self.granted(each, item, grant, places)
         return None
+
+    def evicting_went_on(self):
+        """What could not go may have been cut off from parents that have not gone yet."""
+        for each in self.everything():
+            could_go = self.is_evictable(each) and each.pin == wire.NO_PIN
+            each.may_be_cut_off = each.may_be_cut_off or not could_go
 
     def granted(self, each, item, grant, places):
         assert grant.stripe_bytes == self.stripe_of(each)
@@ -184,10 +193,33 @@ class Puts(Copies):
             return
         if grant.outcome == wire.STARTED:
             assert grant.copies == min(copies, len(could)), (grant.copies, copies, could)
+            if mine is None:
+                self.check_doubted(size, [self.nodes[at] for at, _ in reply.places()])
         if gone:
-            free = self.domains_with(size, lambda owner: False)
+            free = {node.domain for node in self.sure_nodes_with(size, lambda owner: False)}
             assert len(free) < copies, f"{gone} went, and {free} had room"
             self.check_victims(size, gone)
+
+    def check_doubted(self, size, granted):
+        """A doubted node takes what would fit on no other, even if others evicted for it."""
+        sure = self.sure_nodes_with(size, self.is_evictable)
+        for node in filter(self.is_doubted, granted):
+            self.counts["puts on doubted nodes"] += 1
+            others = {other.domain for other in granted if other is not node}
+            assert {other.domain for other in sure} <= others, (node, sure)
+
+    def doubt(self, each, failed):
+        """Nodes that did not take what was written to them are the last resort for a while."""
+        nodes = {node for copy in each.copies for node, _ in copy.places}
+        for number in nodes.intersection(failed, self.nodes):
+            self.counts["nodes doubted"] += 1
+            self.nodes[number].doubted_until_s = self.now_s + DOUBT_S
+
+    def sure_nodes_with(self, size, may_go):
+        return [node for node in self.nodes_with(size, may_go) if not self.is_doubted(node)]
+
+    def is_doubted(self, node):
+        return node.doubted_until_s > self.now_s
 
     def check_victims(self, size, gone):
         """What went could go, went before its parents, and soft pins held while others could go."""
@@ -212,7 +244,7 @@ class Puts(Copies):
     def check_chain(self, each, gone):
         for child in self.committed:
             is_cold = child.parent is each and child.pin == wire.NO_PIN
-            is_cold = is_cold and self.is_evictable(child)
+            is_cold = is_cold and self.is_evictable(child) and not child.may_be_cut_off
             assert not is_cold or child in gone, f"{each} went before {child}, which is behind it"
 
     def check_space(self, space):
@@ -256,6 +288,7 @@ class Puts(Copies):
             return wire.END_INVALID
         each.sums = sums
         del session.puts[item.put_id]
+        self.doubt(each, item.failed)
         for at, copy in reversed(list(enumerate(each.copies))):
             if at in item.lost or not self.is_whole(copy):
                 self.drop(each, copy, item.dirty, session.peer)
@@ -309,6 +342,7 @@ class Puts(Copies):
                 session.aborted.add(item.put_id)
                 continue
             self.counts["aborts"] += 1
+            self.doubt(each, item.failed)
             for copy in list(each.copies):
                 if any(node in item.dirty and node in self.nodes for node, _ in copy.places):
                     self.quarantine(each, copy, session.peer)

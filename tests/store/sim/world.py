@@ -17,6 +17,7 @@ from tests.store.sim.settings import draw
 
 LONGEST_STEP_S = 0.4  # less than what makes the master think that it stood still
 MOST_SLICES = 10_000
+MOST_BEATS = 200
 
 
 class World:
@@ -25,6 +26,8 @@ class World:
     def __init__(self, seed):
         self.rng = random.Random(seed)
         self.settings = draw(self.rng)
+        self.doubts = random.Random(~seed)  # apart, so that worlds without are what they were
+        self.doubt = self.doubts.choice([0.0, 0.0, 0.2, 0.7])  # how likely a client has some
         self.counts = Counter()
         self.core = wire.Core(_native, seed=seed, **self.settings.core)
         self.model = Twin(self.settings, self.counts, self.look)
@@ -360,8 +363,11 @@ class World:
         assert (stats.space.used, stats.space.quarantined) == (0, 0), stats
 
     def beat_all(self):
-        """Hear every node a few times: it learns what to do, does it, and says so."""
-        for _ in range(4):
+        """Hear every node until all copies have ended: it learns what to do, does it, says so."""
+        for beats in range(MOST_BEATS):
+            if beats >= 4 and not self.core.stats(self.now_s).copy_orders:
+                return
             for node in list(self.nodes.values()):
                 node.beat()
             self.check()
+        raise AssertionError("copies never end")
