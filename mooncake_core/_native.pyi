@@ -368,6 +368,10 @@ class StoreNode:
         """Why the master does not take it in, as it said last; empty: it does."""
 
     @property
+    def unanswered_s(self) -> float:
+        """Since the first heartbeat in a row that failed; 0: its master answers."""
+
+    @property
     def has_given_up(self) -> bool:
         """It was refused for good."""
 

@@ -16,6 +16,7 @@ from mooncake_core.transfer import TransferEngine
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.5  # between two looks at how the node stands with the master
 _GRACE_S = 2.0  # that a master may take before anyone is warned
+_SILENT_S = 3.0  # that it may leave heartbeats unanswered, as when it starts again
 _AGAIN_S = 30.0  # between two warnings
 _ASK_S = 1.0  # that a master may take to say why
 
@@ -59,37 +60,73 @@ async def serve_store(
 
 
 class _Standing:
-    """Says how a node stands with its master: once when it is taken in, and while it is not."""
+    """Says how a node stands with its master: when that changes, and now and then while it is bad.
+
+    A node without an epoch is in no store; one whose heartbeats nobody answers may still be in one.
+    """
 
     def __init__(self, node: _native.StoreNode, name: str, master: str) -> None:
         self._node, self._name, self._master = node, name, master
         self._epoch = 0
         self._said = ""
+        self._is_unheard = False
         self._due_s = time.monotonic() + _GRACE_S
 
     async def look(self) -> None:
         """Log what is new, or was last said long ago."""
-        epoch, refusal, now_s = self._node.epoch, self._node.refusal, time.monotonic()
-        if epoch != 0:
-            if epoch != self._epoch:
-                _log.info(
-                    "%s has joined the master at %s, epoch %016x", self._name, self._master, epoch
-                )
-            self._epoch, self._due_s = epoch, now_s + _GRACE_S
-        elif now_s >= self._due_s or refusal not in ("", self._said):
-            why = refusal or await asyncio.get_running_loop().run_in_executor(None, self._ask)
-            _log.warning("%s is in no store: %s", self._name, why)
-            self._due_s = now_s + _AGAIN_S
+        epoch, refusal = self._node.epoch, self._node.refusal
+        if epoch == 0:
+            await self._outside(refusal)
+        elif self._node.unanswered_s >= _SILENT_S:
+            await self._unheard()
+        else:
+            self._inside(epoch)
         self._said = refusal
 
+    async def _outside(self, refusal: str) -> None:
+        if time.monotonic() < self._due_s and refusal in ("", self._said):
+            return
+        why = refusal or await self._asked()
+        there = f"the master at {self._master} is there, and has not taken it yet"
+        _log.warning("%s is in no store: %s", self._name, why or there)
+        self._due_s = time.monotonic() + _AGAIN_S
+
+    async def _unheard(self) -> None:
+        if self._is_unheard and time.monotonic() < self._due_s:
+            return
+        why = await self._asked()
+        silent_s = self._node.unanswered_s
+        if silent_s == 0:
+            return  # it has just answered
+        _log.warning(
+            "%s has no answer from the master at %s for %.0f s, and goes on asking: %s",
+            self._name,
+            self._master,
+            silent_s,
+            why or "it answers others",
+        )
+        self._is_unheard, self._due_s = True, time.monotonic() + _AGAIN_S
+
+    def _inside(self, epoch: int) -> None:
+        if epoch != self._epoch:
+            what = f"has joined the master at {self._master}, epoch {epoch:016x}"
+            _log.info("%s %s", self._name, what)
+        elif self._is_unheard:
+            _log.info("%s has answers from the master at %s again", self._name, self._master)
+        self._epoch, self._is_unheard = epoch, False
+        self._due_s = time.monotonic() + _GRACE_S
+
+    async def _asked(self) -> str:
+        """Return what is wrong with the master; empty: nothing."""
+        return await asyncio.get_running_loop().run_in_executor(None, self._ask)
+
     def _ask(self) -> str:
-        """Return what is wrong with the master. Blocks."""
         try:
             with native_errors:
                 _native.MasterClient(self._master).stats(_ASK_S)
         except MooncakeError as error:
             return str(error)
-        return f"the master at {self._master} is there, and has not taken it yet"
+        return ""
 
 
 async def _serve_until(stop: asyncio.Event, node: _native.StoreNode, standing: _Standing) -> None:
@@ -124,4 +161,4 @@ def _start(engine: TransferEngine, config: StoreConfig) -> _native.StoreNode:
             domain=config.domain,
         )
     except _native.Error as error:
-        raise ConfigError(f"--capacity: {config.capacity}: {error.args[1]}") from error
+        raise ConfigError(f"capacity: {config.capacity}: {error.args[1]}") from error

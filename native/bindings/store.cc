@@ -230,6 +230,9 @@ void BindNode(nb::module_& m) {
           "refusal", [](const NodeHandle& self) { return self->refusal(); },
           "Why the master does not take it in, as it said last; empty: it does.")
       .def_prop_ro(
+          "unanswered_s", [](const NodeHandle& self) { return self->unanswered_s(); },
+          "Since the first heartbeat in a row that failed; 0: its master answers.")
+      .def_prop_ro(
           "has_given_up", [](const NodeHandle& self) { return self->has_given_up(); },
           "It was refused for good.")
       .def("close", NodeHandle::End<&Node::Close>);

@@ -69,6 +69,11 @@ std::string Node::refusal() const {
   return refusal_;
 }
 
+double Node::unanswered_s() const {
+  std::lock_guard lock(mutex_);
+  return unanswered_since_s_ == 0 ? 0 : MonotonicSeconds() - unanswered_since_s_;
+}
+
 bool Node::has_given_up() const {
   std::lock_guard lock(mutex_);
   return has_given_up_;
@@ -121,6 +126,10 @@ Status Node::Exchange() {
   }
   auto reply = master_.Call<NodeReply>(MessageType::kNodeHeartbeat, beat, Deadline::After(kCall_s));
   if (!reply.ok()) return Unreached(reply.status());
+  {
+    std::lock_guard lock(mutex_);
+    unanswered_since_s_ = 0;
+  }
   if (!reply.value().is_known) return Announce(reply.value().epoch);
   Obey(std::move(reply).value());
   return Status::Ok();
@@ -164,6 +173,7 @@ Status Node::Refused(const NodeReply& reply) {
 // While the master is away nobody is refused.
 Status Node::Unreached(Status status) {
   std::lock_guard lock(mutex_);
+  if (unanswered_since_s_ == 0) unanswered_since_s_ = MonotonicSeconds();
   refusal_.clear();
   patience_.reset();
   return status;

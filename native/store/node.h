@@ -45,6 +45,8 @@ class Node {
   NodeId id() const;       // of its segment
   // Why the master does not take this node in, as it said last; empty: it does, or was not reached.
   std::string refusal() const;
+  // Seconds since the first heartbeat in a row that failed; 0: the master answers.
+  double unanswered_s() const;
   // It was refused for good, and asks no more.
   bool has_given_up() const;
   void Close();
@@ -74,6 +76,7 @@ class Node {
   uint64_t epoch_ = 0;
   uint64_t refused_by_ = 0;  // the epoch that has refused the segment; 0: none has
   std::string refusal_;
+  double unanswered_since_s_ = 0;     // 0: it answers
   std::optional<Deadline> patience_;  // with the refusals, since the first
   bool has_given_up_ = false;
   double period_s_ = 0.5;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 
 import msgspec
@@ -13,6 +14,7 @@ from mooncake_core.store.comings import by_name, changes
 from mooncake_core.store.master_service import serve_master
 from mooncake_core.store.node_service import serve_store
 from mooncake_core.store.stats import NodeStats
+from tests.store.fire.relay import Relay
 
 NODE = NodeStats(
     id="01",
@@ -128,3 +130,24 @@ def test_a_node_says_why_no_master_knows_it(caplog):
 
     with caplog.at_level(logging.INFO):
         asyncio.run(wait_in_vain())
+
+
+def test_a_node_says_that_its_master_does_not_answer_and_that_it_does_again(caplog):
+    async def go_away_and_come_back():
+        free = "127.0.0.1:0"
+        master = await started(serve_master, MasterConfig(listen=free, admin=free))
+        with contextlib.closing(Relay(master.bound["rpc"])) as relay:
+            config = StoreConfig(master=relay.endpoint, capacity="1 MiB", name="n")
+            node = await started(serve_store, config)
+            await logged(caplog, "n has joined the master at")
+            relay.hold_answers()
+            await logged(caplog, "n has no answer from the master at", relay.endpoint, "goes on")
+            caplog.clear()
+            relay.resume()
+            await logged(caplog, "n has answers from the master at", relay.endpoint, "again")
+            await node.end()
+        await master.end()
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(go_away_and_come_back())
+    assert not any("has joined" in line for line in caplog.messages), "it was there all the time"
