@@ -1,6 +1,7 @@
 """The `mooncake` command: parses, and imports no command's module but the one that is run.
 
-A MooncakeError ends a command with one line on stderr and exit code 1; wrong usage with 2.
+A MooncakeError ends a command with one line on stderr and exit code 1; wrong usage, be it
+found by the parser or be it a UsageError, with 2.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 import typer
 
 from mooncake_core import __version__
-from mooncake_core.errors import MooncakeError
+from mooncake_core.errors import MooncakeError, UsageError
 
 SUMMARIES = {
     "up": "Run a whole cluster on this machine.",
@@ -85,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         app(arguments, prog_name="mooncake")
     except MooncakeError as error:
         print(f"mooncake: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, UsageError) else 1
     except SystemExit as exit_:
         return exit_.code if isinstance(exit_.code, int) else 0
     return 0

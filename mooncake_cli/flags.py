@@ -6,13 +6,15 @@ A flag that is not given is None and leaves the file's or the default value.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
 
-from mooncake_core.config import KINDS, Key, Origins, Table, describe, load_config
+from mooncake_core.config import KINDS, Key, Origins, Table, describe, load_config, place
+from mooncake_core.errors import ConfigError
 
 C = TypeVar("C")
 
@@ -36,7 +38,9 @@ def with_flags(kind: str, run: Callable[..., None]) -> Callable[..., None]:
 
     def command(**values: Any) -> None:
         flags = _taken(keys, values)
-        run(load(kind, values.pop("config"), flags)[0], **values)
+        config, origins = load(kind, values.pop("config"), flags)
+        with _placed(origins):
+            run(config, **values)
 
     return _shown(command, run, [_path(), *map(_flag, keys)])
 
@@ -55,7 +59,9 @@ def with_flags_of(
 
     def command(**values: Any) -> None:
         flags = _taken(keys, values)
-        run(load_config(table, None, flags)[0], **values)
+        config, origins = load_config(table, None, flags)
+        with _placed(origins):
+            run(config, **values)
 
     return _shown(command, run, [*map(_flag, keys)])
 
@@ -65,6 +71,18 @@ def load(
 ) -> tuple[Any, Origins]:
     """Return the config of a kind from a file and flags, and where each value is from."""
     return load_config(KINDS[kind], path, flags)
+
+
+@contextmanager
+def _placed(origins: Origins) -> Iterator[None]:
+    """Have what turns out to be wrong with a key, "key: problem", told with its file or flag."""
+    try:
+        yield
+    except ConfigError as error:
+        key, _, problem = str(error).partition(": ")
+        if key not in origins:
+            raise
+        raise type(error)(f"{place(key, origins[key])}: {problem}") from error
 
 
 def _taken(keys: Iterable[Key], values: dict[str, Any]) -> dict[str, Any]:

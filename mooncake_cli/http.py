@@ -6,7 +6,7 @@ import http.client
 import json
 from typing import Any
 
-from mooncake_core.errors import ConfigError, MooncakeError, WireError
+from mooncake_core.errors import MooncakeError, UsageError, WireError
 
 TIMEOUT_S = 3.0
 
@@ -23,13 +23,13 @@ def get_json(address: str, path: str) -> tuple[int, Any]:
         path: with its leading slash.
 
     Raises:
-        ConfigError: the address is none.
+        UsageError: the address is none.
         Unreachable: nobody answers there within TIMEOUT_S.
         WireError: whoever answers does not speak HTTP with JSON.
     """
     host, _, port = address.rpartition(":")
     if not host or "/" in address or not port.isdigit():
-        raise ConfigError(f"{address!r} is not host:port, such as 127.0.0.1:8000")
+        raise UsageError(f"{address!r} is not host:port, such as 127.0.0.1:8000")
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=TIMEOUT_S)
     try:
         connection.request("GET", path)

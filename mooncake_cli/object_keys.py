@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from mooncake_core.errors import ConfigError
+from mooncake_core.errors import UsageError
 
 _ESCAPE = re.compile(r"\\(\\|x[0-9A-Fa-f]{2})?")
 
@@ -22,13 +22,13 @@ def parse(text: str) -> bytes:
     """Return the key that a text stands for.
 
     Raises:
-        ConfigError: a backslash begins no escape.
+        UsageError: a backslash begins no escape.
     """
     key, at = b"", 0
     for escape in _ESCAPE.finditer(text):
         code = escape[1]
         if code is None:
-            raise ConfigError(rf"{text!r}: a backslash is written \\, and a byte \xNN")
+            raise UsageError(rf"{text!r}: a backslash is written \\, and a byte \xNN")
         byte = b"\\" if code == "\\" else bytes([int(code[1:], 16)])
         key += _encoded(text[at : escape.start()]) + byte
         at = escape.end()

@@ -29,7 +29,7 @@ def print_report(report: StoreReport) -> None:
     for row in report.rows:
         _print_remarks(row)
     if not report.is_complete:
-        print("interrupted: this is what was measured before", file=sys.stderr)
+        print("it did not run to its end: this is what was measured before", file=sys.stderr)
 
 
 def _lines(row: RowResult) -> list[tuple[str, ...]]:

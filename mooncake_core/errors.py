@@ -2,6 +2,7 @@
 
 MooncakeError                what the world did wrong
 ├── ConfigError              a file or flag is wrong: "file:key: problem", "--flag: problem"
+│   └── UsageError           what the command line says is wrong in itself, whatever the host
 ├── TopologyError            the host cannot be read the way it was asked for
 ├── NativeUnavailable        the native library is missing or does not fit
 ├── WireError                a peer spoke, but not our protocol
@@ -54,6 +55,10 @@ class MooncakeError(Exception):
 
 class ConfigError(MooncakeError):
     """A file or flag is wrong; it reads "file:key: problem" or "--flag: problem"."""
+
+
+class UsageError(ConfigError):
+    """A flag or an argument is wrong in itself; the command ends with exit code 2."""
 
 
 class TopologyError(MooncakeError):

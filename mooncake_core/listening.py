@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 
 from mooncake_core.errors import ConfigError
+from mooncake_core.topology import known_addresses, read_host
 
 IDLE_S = 75.0
 """How long an HTTP connection may say nothing whole before it is closed.
@@ -15,7 +17,7 @@ Whoever opens connections and sends half a request on each would otherwise hold 
 
 
 def bind(address: str, key: str) -> socket.socket:
-    """Return a listening socket for "host:port", or raise ConfigError that starts with `key`."""
+    """Return a listening socket for "host:port", or raise ConfigError: "key: problem"."""
     host, _, port = address.rpartition(":")
     try:
         found = socket.getaddrinfo(
@@ -25,9 +27,33 @@ def bind(address: str, key: str) -> socket.socket:
         family, *_, where = min(found, key=lambda each: each[0] != socket.AF_INET)
         return socket.create_server(where, family=family, backlog=512)
     except (OSError, OverflowError) as error:
-        in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-        problem = "is in use; name another port, or 0 for any" if in_use else f"cannot be: {error}"
-        raise ConfigError(f"--{key}: {address} {problem}") from error
+        raise ConfigError(f"{key}: {cannot_listen(address, error)}") from error
+
+
+def cannot_listen(address: str, error: Exception) -> str:
+    """Return what an error of listening on an address says, with what would be right."""
+    number = getattr(error, "errno", None) or 0  # negative: the resolver's
+    problem = os.strerror(number) if number > 0 else getattr(error, "strerror", None) or error
+    return explained(f"listen on {address}: {problem}")
+
+
+def explained(problem: str) -> str:
+    """Return why this process cannot listen, with what would be right.
+
+    Args:
+        problem: as the system says it, with its text of the error.
+    """
+    if _says(problem, errno.EADDRNOTAVAIL):
+        return f"{problem}; no interface of this host has it: {known_addresses(read_host())}"
+    if _says(problem, errno.EADDRINUSE):
+        return f"{problem}; use another port, or 0 for any that is free"
+    if _says(problem, errno.EACCES):
+        return f"{problem}; ports below 1024 are for privileged processes, use a higher one"
+    return problem
+
+
+def _says(problem: str, error: int) -> bool:
+    return os.strerror(error) in problem
 
 
 def address_of(sock: socket.socket) -> str:

@@ -1,13 +1,15 @@
 """Addresses that a process listens on, and how it tells others of them."""
 
+import errno
 import http.server
+import os
 import threading
 
 import pytest
 
 from mooncake_cli.http import get_json
 from mooncake_core.errors import ConfigError
-from mooncake_core.listening import address_of, bind
+from mooncake_core.listening import address_of, bind, explained
 from tests.addresses import link_local
 
 
@@ -39,7 +41,7 @@ def test_an_address_is_reached_as_it_is_told(address: str) -> None:
 
 
 def test_an_ipv6_socket_takes_no_ipv4() -> None:
-    with pytest.raises(ConfigError, match="cannot be"):
+    with pytest.raises(ConfigError, match="listen on"):
         bind("[::ffff:127.0.0.1]:0", "listen")
 
 
@@ -53,5 +55,17 @@ def test_a_name_is_taken_for_its_address() -> None:
 
 
 def test_a_name_that_is_none_is_told_with_its_key() -> None:
-    with pytest.raises(ConfigError, match=r"--listen: nowhere\.invalid:0 cannot be"):
+    with pytest.raises(ConfigError, match=r"^listen: listen on nowhere\.invalid:0: \w"):
         bind("nowhere.invalid:0", "listen")
+
+
+def test_each_reason_not_to_listen_comes_with_what_would_be_right() -> None:
+    with pytest.raises(ConfigError, match=r"listen on 203.*no interface .* has it: there is .*lo "):
+        bind("203.0.113.9:0", "listen")
+    with bind("127.0.0.1:0", "listen") as taken:
+        address = address_of(taken)
+        with pytest.raises(ConfigError) as raised:
+            bind(address, "admin")
+    assert str(raised.value).startswith(f"admin: listen on {address}: Address already in use; use ")
+    assert "ports below 1024" in explained(f"listen on a:80: {os.strerror(errno.EACCES)}")
+    assert explained("listen on a:1: Connection reset") == "listen on a:1: Connection reset"

@@ -8,7 +8,7 @@ import typer
 
 from mooncake_cli.flags import Json
 from mooncake_cli.render import print_table
-from mooncake_core.errors import ConfigError
+from mooncake_core.errors import UsageError
 from mooncake_core.model_spec import ELEMENT_BYTES, KNOWN, load_spec
 
 DEFAULT_TOKENS = (1_024, 8_192, 32_768, 131_072)
@@ -32,7 +32,7 @@ def command(
     of every token are refused.
     """
     if dtype and dtype not in ELEMENT_BYTES:
-        raise ConfigError(f"--dtype: {dtype!r} is none of {', '.join(ELEMENT_BYTES)}")
+        raise UsageError(f"--dtype: {dtype!r} is none of {', '.join(ELEMENT_BYTES)}")
     spec = load_spec(model)
     per_token = spec.bytes_per_token(dtype)
     sizes = {count: per_token * count for count in tokens or DEFAULT_TOKENS}

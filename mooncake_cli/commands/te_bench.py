@@ -16,7 +16,7 @@ from mooncake_cli.interrupts import exit_code, terminable
 from mooncake_cli.progress import Progress
 from mooncake_cli.te_bench import print_comparison, print_report
 from mooncake_core.config import Table, TransferConfig
-from mooncake_core.errors import ConfigError, MooncakeError
+from mooncake_core.errors import ConfigError, MooncakeError, UsageError
 from mooncake_core.te_bench.bench import Bench
 from mooncake_core.te_bench.compare import compare
 from mooncake_core.te_bench.control import Control
@@ -126,7 +126,7 @@ def _prepare(plot: Path | None, config: BenchConfig) -> None:
     if plot is None:
         return
     if config.fault or config.soak:
-        raise ConfigError("--plot: draws the rows of a sweep; --fault and --soak make none")
+        raise UsageError("--plot: draws the rows of a sweep; --fault and --soak make none")
     require_matplotlib()
     if not plot.parent.is_dir():
         raise ConfigError(f"--plot: {plot.parent} is no folder")
@@ -169,4 +169,4 @@ def _share(text: str) -> float:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         if 0 <= share < 1:
             return share
-    raise ConfigError(f"--threshold: {text!r} is no share such as 5% or 0.05")
+    raise UsageError(f"--threshold: {text!r} is no share such as 5% or 0.05")

@@ -14,7 +14,7 @@ import typer
 
 from mooncake_cli.flags import Json
 from mooncake_cli.topo_tables import print_host, print_paths
-from mooncake_core.errors import ConfigError, MooncakeError
+from mooncake_core.errors import ConfigError, MooncakeError, UsageError
 from mooncake_core.topology import (
     Advertised,
     Filter,
@@ -109,7 +109,7 @@ def command(  # noqa: PLR0913  # one a flag
 
 def _read(sysroot: Path) -> Host:
     if not sysroot.is_dir():
-        raise ConfigError(f"--sysroot: {sysroot} is no folder")
+        raise UsageError(f"--sysroot: {sysroot} is no folder")
     host = read_host(sysroot)
     return name_gpus(host) if sysroot == Path("/") else host
 
@@ -126,7 +126,7 @@ def _look_up(address: str) -> str:
 
 def _check(host: Host, endpoint: str, wishes: Wishes, *, is_live: bool) -> tuple[CheckedPath, ...]:
     if not is_live:
-        raise ConfigError(f"--check: {endpoint}: a recorded copy reaches nobody; omit --sysroot")
+        raise UsageError(f"--check: {endpoint}: a recorded copy reaches nobody; omit --sysroot")
     # Only this needs the native library.
     from mooncake_core.topology.check import CheckedPath, check_paths  # noqa: PLC0415
 
@@ -136,7 +136,7 @@ def _check(host: Host, endpoint: str, wishes: Wishes, *, is_live: bool) -> tuple
         name = type(error).__name__
         return (CheckedPath(local="", remote=endpoint, error=name, problem=str(error)),)
     except ValueError as error:
-        raise ConfigError(f"--check: {endpoint}: {error}") from error
+        raise UsageError(f"--check: {endpoint}: {error}") from error
 
 
 def _show(answer: _Answer, *, as_json: bool) -> None:

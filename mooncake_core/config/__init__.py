@@ -2,7 +2,7 @@
 
 from mooncake_core.config.describe import Key, describe, table_doc
 from mooncake_core.config.kinds import KINDS, kind_named, kind_of_file
-from mooncake_core.config.load import Origins, checked, load_config, render_config
+from mooncake_core.config.load import Origins, checked, load_config, place, render_config
 from mooncake_core.config.tables import (
     ConductorConfig,
     DecodeConfig,
@@ -37,6 +37,7 @@ __all__ = [
     "kind_named",
     "kind_of_file",
     "load_config",
+    "place",
     "render_config",
     "table_doc",
 ]

@@ -17,7 +17,7 @@ from mooncake_core.config.tables import (
     Table,
     UpConfig,
 )
-from mooncake_core.errors import ConfigError
+from mooncake_core.errors import UsageError
 
 KINDS: Mapping[str, type[Table]] = MappingProxyType(
     {
@@ -32,12 +32,12 @@ KINDS: Mapping[str, type[Table]] = MappingProxyType(
 
 
 def kind_named(name: str) -> type[Table]:
-    """Return the struct of a kind, or raise ConfigError."""
+    """Return the struct of a kind, or raise UsageError."""
     kind = KINDS.get(name)
     if kind is None:
         near = difflib.get_close_matches(name, KINDS, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ConfigError(f"{name!r} is no kind of configuration; {hint}known: {', '.join(KINDS)}")
+        raise UsageError(f"{name!r} is no kind of configuration; {hint}known: {', '.join(KINDS)}")
     return kind
 
 
@@ -45,7 +45,7 @@ def kind_of_file(path: Path) -> str:
     """Return the kind that a file name starts with: store.toml, store-2.toml, store_fast.toml."""
     stem = re.split(r"[-_.0-9]", path.name, maxsplit=1)[0]
     if stem not in KINDS:
-        raise ConfigError(
+        raise UsageError(
             f"{path}: the file name starts with no kind ({', '.join(KINDS)}); say it with --kind"
         )
     return stem

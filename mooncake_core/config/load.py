@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from mooncake_core.config.describe import describe
-from mooncake_core.errors import ConfigError
+from mooncake_core.errors import ConfigError, UsageError
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -38,7 +38,7 @@ def load_config(
         overrides: dotted key -> value, from flags; None values are skipped.
 
     Raises:
-        ConfigError: "file:key: problem" or "--flag: problem".
+        ConfigError: "file:key: problem"; of a flag UsageError: "--flag: problem".
     """
     table = _read(path) if path is not None else {}
     source = str(path) if path is not None else "defaults"
@@ -55,8 +55,9 @@ def load_config(
     except msgspec.ValidationError as error:
         key, problem = _explain(kind, table, str(error))
         is_flag = origins.get(_name(key)) == "flag"
-        where = _flag(key) if is_flag else f"{source}:{key}" if key else source
-        raise ConfigError(f"{where}: {problem}") from error
+        where = place(key, "flag") if is_flag else f"{source}:{key}" if key else source
+        wrong = UsageError if is_flag or path is None else ConfigError
+        raise wrong(f"{where}: {problem}") from error
     for key, _ in _leaves(msgspec.to_builtins(config)):
         origins.setdefault(key, "default")
     return config, origins
@@ -84,6 +85,13 @@ def checked(config: object, kind: type[C], *, name: str = "") -> C:
         key, problem = _explain(kind, fields, str(error))
         where = ".".join(filter(None, (name or kind.__name__, key)))
         raise ConfigError(f"{where}: {problem}") from error
+
+
+def place(key: str, origin: str) -> str:
+    """Return how errors name a key: file:key where a file gave its value, else its flag."""
+    if origin in ("flag", "default"):
+        return "--" + key.replace(".", "-").replace("_", "-")
+    return f"{origin}:{key}"
 
 
 def render_config(config: msgspec.Struct, origins: Origins) -> list[tuple[str, Any, str]]:
@@ -157,7 +165,7 @@ def _refuse_unknown(
 
 def _check_override(kind: type[msgspec.Struct], key: str, value: Any) -> None:
     """Convert one flag's value alone, so that its error names the flag."""
-    source = _flag(key)
+    source = place(key, "flag")
     nested: dict[str, Any] = {}
     _set(nested, key, value)
     _refuse_unknown(kind, nested, source)
@@ -168,11 +176,7 @@ def _check_override(kind: type[msgspec.Struct], key: str, value: Any) -> None:
     try:
         msgspec.convert(value, _fields(table)[leaf])
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{source}: {_worded(kind, key, value, str(error))}") from error
-
-
-def _flag(key: str) -> str:
-    return "--" + key.replace(".", "-").replace("_", "-")
+        raise UsageError(f"{source}: {_worded(kind, key, value, str(error))}") from error
 
 
 _AT = re.compile(r" - at `\$\.?([^`]*)`$")

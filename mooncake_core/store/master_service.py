@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from mooncake_core.config import MasterConfig
 from mooncake_core.errors import ConfigError, MooncakeError, StoreUnavailable
-from mooncake_core.listening import IDLE_S, address_of, bind
+from mooncake_core.listening import IDLE_S, address_of, bind, explained
 from mooncake_core.native import _native, native_errors
 from mooncake_core.store.comings import Nodes, by_name, changes
 from mooncake_core.store.metrics import StatsCollector
@@ -77,7 +77,7 @@ def _start(config: MasterConfig) -> _native.MasterServer:
     try:
         return _native.MasterServer.start(config.listen, options)
     except _native.Error as error:
-        raise ConfigError(f"--listen: {error.args[1]}; use another port") from error
+        raise ConfigError(f"listen: {explained(error.args[1])}") from error
 
 
 def _stats_of(endpoint: str) -> _Stats:

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from mooncake_core.errors import ConfigError
+from mooncake_core.errors import UsageError
 from mooncake_core.store_bench.options import StoreBenchConfig
 from mooncake_core.te_bench.lists import count, listed, size, word
 from mooncake_core.units import format_size
@@ -68,7 +68,7 @@ def make_cases(config: StoreBenchConfig) -> tuple[Case, ...]:
     )
     for case in cases:
         if config.keys < (least := config.clients * case.threads * case.batch):
-            raise ConfigError(
+            raise UsageError(
                 f"--keys: {config.keys} are too few for {case.name}; each thread of each client "
                 f"needs a batch of its own, {least} in all"
             )

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 import msgspec
 
-from mooncake_core.errors import ConfigError, MooncakeError, PeerUnreachable
+from mooncake_core.errors import MooncakeError, PeerUnreachable, UsageError
 from mooncake_core.model_spec import load_spec
 from mooncake_core.te_bench.checks import check_host
 from mooncake_core.te_bench.control import AskUsage, Control, Used
@@ -32,7 +32,7 @@ class Bench:
         target: the process, where it may be killed.
 
     Raises:
-        ConfigError: a part of the config makes no sense.
+        UsageError: a part of the config makes no sense.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Bench:
         transport, *others = dict.fromkeys(case.transport for case in self._cases)
         if others:
             asked = self._config.transport
-            raise ConfigError(f"--transport: --fault and --soak take one, not {asked}")
+            raise UsageError(f"--transport: --fault and --soak take one, not {asked}")
         session = Session(self._control, transport, self._config.transfer)
         self._choices[transport] = session.why
         return session
@@ -136,7 +136,7 @@ def preset_of(config: BenchConfig) -> KvPreset | None:
     """Return the KV cache that a config asks for, if it does.
 
     Raises:
-        ConfigError, ModelError: the GPU or the model is not known; the message names the nearest.
+        UsageError, ModelError: the GPU or the model is not known; the message names the nearest.
     """
     if not config.model:
         return None
@@ -146,5 +146,5 @@ def preset_of(config: BenchConfig) -> KvPreset | None:
 def _with_preset(config: BenchConfig, kv: KvPreset) -> BenchConfig:
     defaults = BenchConfig()
     if (config.block, config.batch) != (defaults.block, defaults.batch):
-        raise ConfigError("--model: says what block and batch are; give one or the others")
+        raise UsageError("--model: says what block and batch are; give one or the others")
     return msgspec.structs.replace(config, block=str(kv.block_bytes), batch=str(kv.batch))

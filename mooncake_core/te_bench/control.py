@@ -14,10 +14,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from mooncake_core.errors import (
-    ConfigError,
     MooncakeError,
     PeerUnreachable,
     TransferTimeout,
+    UsageError,
     WireError,
 )
 from mooncake_core.te_bench.plan import Layout, Positive
@@ -121,7 +121,7 @@ class Control:
     """A connection to a target. One request at a time; not thread-safe.
 
     Raises:
-        ConfigError: the address is none.
+        UsageError: the address is none.
         PeerUnreachable: nobody listens there, or the connection broke.
         WireError: whoever listens there is no target of this version.
     """
@@ -187,5 +187,5 @@ class Control:
 def _split(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
-        raise ConfigError(f"{address!r} is not host:port of a target")
+        raise UsageError(f"{address!r} is not host:port of a target")
     return host.strip("[]"), int(port)

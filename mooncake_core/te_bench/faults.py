@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from mooncake_core.errors import ConfigError, TransferError
+from mooncake_core.errors import ConfigError, TransferError, UsageError
 from mooncake_core.te_bench.control import Control
 from mooncake_core.te_bench.cuts import Silence, cut
 from mooncake_core.te_bench.loopback import LoopbackTarget
@@ -38,7 +38,7 @@ def for_faults(config: BenchConfig, *, is_loopback: bool) -> BenchConfig:
     """Return the config with what its fault or soak needs and was left open.
 
     Raises:
-        ConfigError: the fault cannot be had that way.
+        UsageError: the fault cannot be had that way.
     """
     if not config.fault:
         # Memory that is shared has nothing to cut.
@@ -46,10 +46,10 @@ def for_faults(config: BenchConfig, *, is_loopback: bool) -> BenchConfig:
         return msgspec.structs.replace(config, transport="tcp") if is_open else config
     if config.fault == "peer":
         if not is_loopback:
-            raise ConfigError("--fault: peer kills the target, so it must be --loopback's")
+            raise UsageError("--fault: peer kills the target, so it must be --loopback's")
         return config
     if config.transport not in ("auto", "tcp"):
-        raise ConfigError(f"--fault: a {config.fault} is of tcp, not {config.transport}")
+        raise UsageError(f"--fault: a {config.fault} is of tcp, not {config.transport}")
     config = msgspec.structs.replace(config, transport="tcp")
     if config.fault == "path" and is_loopback and not config.transfer.addresses:
         transfer = msgspec.structs.replace(config.transfer, addresses=_LOOPBACK_PATHS)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from mooncake_core.errors import ConfigError
+from mooncake_core.errors import ConfigError, UsageError
 from mooncake_core.units import format_size, parse_size
 
 T = TypeVar("T")
@@ -16,12 +16,12 @@ def listed(key: str, text: str, read: Callable[[str], T]) -> list[T]:
     """Return the entries of a list, each once.
 
     Raises:
-        ConfigError: `read` refused an entry; the message starts with the flag `key`.
+        UsageError: `read` refused an entry; the message starts with the flag `key`.
     """
     try:
         return list(dict.fromkeys(read(entry.strip()) for entry in text.split(",")))
     except (ConfigError, ValueError) as error:
-        raise ConfigError(f"--{key}: {error}") from error
+        raise UsageError(f"--{key}: {error}") from error
 
 
 def word(*words: Any) -> Callable[[str], Any]:

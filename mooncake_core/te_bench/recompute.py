@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-from mooncake_core.errors import ConfigError
+from mooncake_core.errors import UsageError
 from mooncake_core.model_spec import ELEMENT_BYTES, ModelSpec
 
 BLOCK_TOKENS = 256
@@ -94,7 +94,7 @@ def read_gpus(text: str) -> float:
     """Return the TFLOPS that "a800" (a node of eight), "4xh800" or "2496" stand for.
 
     Raises:
-        ConfigError: no GPU of that name is known; the message names the nearest.
+        UsageError: no GPU of that name is known; the message names the nearest.
     """
     if (named := _named(text)) is not None:
         count, name = named
@@ -103,7 +103,7 @@ def read_gpus(text: str) -> float:
         return float(text)
     near = difflib.get_close_matches(text.lower(), TFLOPS, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    raise ConfigError(
+    raise UsageError(
         f"--gpu: {text!r} is no GPU known here; {hint}Known: {', '.join(TFLOPS)}, "
         "with a count such as 4xh800, or TFLOPS as a number"
     )

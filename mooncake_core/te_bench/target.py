@@ -11,7 +11,7 @@ import msgspec
 
 from mooncake_core.config.tables import TransferConfig
 from mooncake_core.errors import ConfigError, MooncakeError, TransferError
-from mooncake_core.listening import address_of
+from mooncake_core.listening import address_of, cannot_listen
 from mooncake_core.native import _native, native_errors
 from mooncake_core.te_bench.control import (
     MAX_LINE_BYTES,
@@ -165,4 +165,4 @@ def _listen(address: str) -> _Server:
     try:
         return kind((host.strip("[]"), int(port)), _Session)
     except (OSError, OverflowError, ValueError) as error:
-        raise ConfigError(f"--listen: {address} cannot be: {error}") from error
+        raise ConfigError(f"--listen: {cannot_listen(address, error)}") from error

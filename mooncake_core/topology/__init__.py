@@ -10,7 +10,12 @@ from mooncake_core.topology.nvml import name_gpus
 from mooncake_core.topology.rails import Rail
 from mooncake_core.topology.read import read_host
 from mooncake_core.topology.report import Report, Wishes, describe_host, unmet
-from mooncake_core.topology.usable import preferred_addresses, resolve_addresses, usable_addresses
+from mooncake_core.topology.usable import (
+    known_addresses,
+    preferred_addresses,
+    resolve_addresses,
+    usable_addresses,
+)
 from mooncake_core.topology.verdicts import Verdict, judge, rdma_reasons
 
 __all__ = [
@@ -36,6 +41,7 @@ __all__ = [
     "describe_host",
     "encode_matrix",
     "judge",
+    "known_addresses",
     "load_matrix",
     "name_gpus",
     "parse_overrides",

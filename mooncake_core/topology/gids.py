@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from mooncake_core.errors import ConfigError
+from mooncake_core.errors import ConfigError, UsageError
 from mooncake_core.topology.filters import device_names, nearest
 from mooncake_core.topology.host import Gid, Host, Interface, IpAddress, RdmaPort
 
@@ -77,7 +77,7 @@ def parse_overrides(host: Host, text: str, *, key: str = "--gid") -> Overrides:
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, index = part.partition("=")
         if not (index.isascii() and index.isdigit() and len(index) <= 6):
-            raise ConfigError(f"{key}: {part}: not device=index, such as mlx5_0=3")
+            raise UsageError(f"{key}: {part}: not device=index, such as mlx5_0=3")
         ports = [port for port in host.rdma if name in (port.device, port.name)]
         if not ports:
             known = [each for each in device_names(host) if host.nic(each) is None]
@@ -124,7 +124,7 @@ def _peer(text: str) -> IpAddress | None:
     try:
         address = ipaddress.ip_address(text)
     except ValueError as error:
-        raise ConfigError(f"{text!r} is no address or GID of a peer") from error
+        raise UsageError(f"{text!r} is no address or GID of a peer") from error
     return (address.ipv4_mapped or address) if address.version == 6 else address
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from mooncake_core.errors import ConfigError
+from mooncake_core.errors import UsageError
 from mooncake_core.topology.distance import Distance
 from mooncake_core.topology.filters import EVERYTHING, Filter
 from mooncake_core.topology.gids import Overrides, RankedGid, rank_gids
@@ -86,7 +86,7 @@ def unmet(report: Report, requirement: str) -> tuple[str, ...]:
             any, else network interfaces. rdma:N: so many usable RDMA ports.
 
     Raises:
-        ConfigError: it is none of these.
+        UsageError: it is none of these.
     """
     kind, count = _parse(requirement)
     ports = [each for each in report.verdicts if each.kind == "rdma"]
@@ -106,5 +106,5 @@ def unmet(report: Report, requirement: str) -> tuple[str, ...]:
 def _parse(requirement: str) -> tuple[str, int]:
     match = re.fullmatch(r"(rdma)?(?:(?:^|:)([1-9][0-9]{0,3}))?", requirement, re.ASCII)
     if match is None or not requirement:
-        raise ConfigError(f"--require: {requirement}: write rdma, rdma:N or N")
+        raise UsageError(f"--require: {requirement}: write rdma, rdma:N or N")
     return "rdma" if match.group(1) else "any", int(match.group(2) or 1)

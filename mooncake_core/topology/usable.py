@@ -81,17 +81,20 @@ def _resolve(host: Host, name: str, key: str) -> str:
             f"{key}: {name!r} is neither an interface nor an address; {hint}"
         ) from None
     if wanted.is_unspecified:
-        raise ConfigError(f"{key}: {name} names every interface and so no path; {_known(host)}")
+        raise ConfigError(
+            f"{key}: {name} names every interface and so no path; {known_addresses(host)}"
+        )
     for nic in host.nics:
         for interface in nic.interfaces():
             if plain in (str(interface.ip), address_text(nic, interface)) or wanted == interface.ip:
                 return address_text(nic, interface)
     if wanted.is_loopback:
         return str(wanted)
-    raise ConfigError(f"{key}: {name} is no address of this host; {_known(host)}")
+    raise ConfigError(f"{key}: {name} is no address of this host; {known_addresses(host)}")
 
 
-def _known(host: Host) -> str:
+def known_addresses(host: Host) -> str:
+    """Return "there is eth0 10.0.0.2, lo 127.0.0.1" with what the host's interfaces have."""
     known = [f"{nic.name} {best_address(nic)}" for nic in host.nics if nic.addresses]
     return f"there is {', '.join(known)}" if known else "there is none"
 

@@ -9,6 +9,7 @@ from typing import Any
 from mooncake_core.config.load import checked
 from mooncake_core.config.tables import TransferConfig, refuse_wildcard
 from mooncake_core.errors import ConfigError
+from mooncake_core.listening import explained
 from mooncake_core.native import Code, _native, native_errors
 from mooncake_core.transfer.choice import Choice, choose
 from mooncake_core.transfer.memory import Buffer, Segment, lend
@@ -213,7 +214,7 @@ def _create(config: TransferConfig, choice: Choice) -> _native.Engine:
         named = [f" {_bracketed(address)}:" for address in choice.addresses]
         is_further = any(each in message for each in (*named, " addresses;"))
         key = "addresses" if is_further else "listen"
-        raise ConfigError(f"transfer.{key}: {message}") from error
+        raise ConfigError(f"transfer.{key}: {explained(message)}") from error
 
 
 def _bracketed(address: str) -> str:

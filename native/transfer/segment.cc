@@ -20,11 +20,14 @@ namespace {
 
 constexpr uint64_t kSizeMax = uint64_t{1} << 62;
 
+std::string Mebibytes(uint64_t size_bytes) { return std::to_string(size_bytes >> 20) + " MiB"; }
+
 Status CheckLimit(uint64_t size_bytes) {
   const MemoryLimit limit = ReadMemoryLimit();
   if (size_bytes <= limit.available_bytes) return Status::Ok();
-  return Status(Code::kOutOfSpace, "a segment of " + std::to_string(size_bytes) + " bytes: only " +
-                                       std::to_string(limit.available_bytes) + " are left, by " +
+  return Status(Code::kOutOfSpace, "a segment of " + std::to_string(size_bytes) + " bytes (" +
+                                       Mebibytes(size_bytes) + "): only " +
+                                       Mebibytes(limit.available_bytes) + " are left, by " +
                                        limit.source);
 }
 

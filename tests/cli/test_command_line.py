@@ -99,24 +99,57 @@ def test_wrong_usage_ends_with_2(arguments: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("store", "--capacity=-5"), "--capacity: '-5' is not a size"),
-        (("prefill", "--pool-tokens=2"), "--pool-tokens: Expected `int` >= 256; got 2"),
-        (("up", "--dtype=int8"), "--model-dtype: 'int8' is none of"),
         (("master", "--config=/nowhere.toml"), "/nowhere.toml: cannot read it"),
         (("kvsize", "no-such-model"), "neither a file, a folder nor a built-in name"),
-        (("kvsize", "phi-4", "--dtype=fp8"), "'fp8' is none of float32"),
-        (("topo", "--sysroot=/nowhere"), "/nowhere is no folder"),
-        (("config", "show", "stroe"), "did you mean 'store'?"),
         (("status", "--conductor=127.0.0.1:1"), "127.0.0.1:1: nobody answers: Connection refused"),
-        (("status", "--master=nonsense"), "'nonsense' is not host:port"),
-        (("status", "--conductor=http://127.0.0.1:1"), "'http://127.0.0.1:1' is not host:port"),
+        (
+            ("store", "--capacity=2 TiB"),
+            "--capacity: 2 TiB: a segment of 2199023255552 bytes (2097152 MiB): ",
+        ),
+        (("master", "--listen=203.0.113.9:0"), "has it: there is "),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_1(arguments: tuple[str, ...], problem: str) -> None:
-    answer = mooncake(*arguments)
-    assert answer.returncode == 1 and answer.stdout == ""
-    (line,) = answer.stderr.splitlines()
+    assert_is_refused(mooncake(*arguments), 1, problem)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("store", "--capacity=-5"), "--capacity: '-5' is not a size"),
+        (("store", "--capacity=1 kB"), "--capacity: '1 kB' is 1000 bytes; at least 1048576"),
+        (("master", "--listen=7400"), "--listen: '7400' is not host:port"),
+        (("prefill", "--pool-tokens=2"), "--pool-tokens: Expected `int` >= 256; got 2"),
+        (("up", "--dtype=int8"), "--model-dtype: 'int8' is none of"),
+        (("kvsize", "phi-4", "--dtype=fp8"), "'fp8' is none of float32"),
+        (("topo", "--sysroot=/nowhere"), "/nowhere is no folder"),
+        (("topo", "--require=all"), "--require: all: write rdma, rdma:N or N"),
+        (("config", "show", "stroe"), "did you mean 'store'?"),
+        (("status", "--master=nonsense"), "'nonsense' is not host:port"),
+        (("status", "--conductor=http://127.0.0.1:1"), "'http://127.0.0.1:1' is not host:port"),
+        (("store", "ls", "--master=nonsense"), "--master: 'nonsense' is not host:port"),
+        (("store", "get", "a\\q"), "a backslash is written"),
+        (("store", "bench", "--op=take"), "--op: 'take' is none of put"),
+        (("store", "bench", "--size=5 x"), "--size: '5 x': unknown unit"),
+        (("te-bench", "--loopback", "--block=9 QiB"), "--block: '9 QiB': unknown unit"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_2(arguments: tuple[str, ...], problem: str) -> None:
+    assert_is_refused(mooncake(*arguments), 2, problem)
+
+
+def assert_is_refused(answer: Run, code: int, problem: str) -> None:
+    assert answer.returncode == code and answer.stdout == ""
+    (line,) = [line for line in answer.stderr.splitlines() if " INFO " not in line]
     assert line.startswith("mooncake: ") and problem in line
+
+
+def test_what_a_file_asks_for_in_vain_is_told_with_its_key(tmp_path: Path) -> None:
+    path = tmp_path / "store.toml"
+    path.write_text('capacity = "2 TiB"\ntransfer.listen = "127.0.0.1:0"\n')
+    assert_is_refused(mooncake("store", "--config", str(path)), 1, f"{path}:capacity: 2 TiB: a ")
+    path.write_text('transfer.listen = "203.0.113.9:0"\n')
+    assert_is_refused(mooncake("store", "--config", str(path)), 1, f"{path}:transfer.listen: ")
 
 
 def test_a_broken_file_is_told_with_its_key(tmp_path: Path) -> None:

@@ -87,15 +87,16 @@ def test_a_requirement_that_is_not_met_ends_with_3_and_reasons(
 
 
 def test_what_does_not_exist_is_said(recorded: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for flag, problem in {
-        "--only=mlx_0": "--only: mlx_0: no device fits; did you mean 'mlx5_0'",
-        "--gid=mlx5_0=9": "GID 9 is not set",
-        "--use=/nowhere.json": "/nowhere.json: cannot read it",
-        "--peer=there": "'there' is no address",
-        "--require=roce": "--require: roce: write rdma",
-        "--master=0.0.0.0:7400": "names no master",
-    }.items():
-        assert main(["topo", recorded, flag]) == 1
+    for flag, code, problem in (
+        ("--only=mlx_0", 1, "--only: mlx_0: no device fits; did you mean 'mlx5_0'"),
+        ("--gid=mlx5_0=9", 1, "GID 9 is not set"),
+        ("--use=/nowhere.json", 1, "/nowhere.json: cannot read it"),
+        ("--peer=there", 2, "'there' is no address"),
+        ("--gid=mlx5_0", 2, "not device=index"),
+        ("--require=roce", 2, "--require: roce: write rdma"),
+        ("--master=0.0.0.0:7400", 1, "names no master"),
+    ):
+        assert main(["topo", recorded, flag]) == code
         assert problem in capsys.readouterr().err
 
 
@@ -144,6 +145,6 @@ def test_a_check_that_cannot_be_made_is_one_line(
         ("--check=nonsense",): "--check: nonsense: ",
         ("--check=127.0.0.1:1", recorded): "a recorded copy reaches nobody",
     }.items():
-        assert main(["topo", *arguments]) == 1
+        assert main(["topo", *arguments]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert problem in line

@@ -181,22 +181,22 @@ def is_running(pid: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "problem"),
+    ("code", "arguments", "problem"),
     [
-        (("--master=127.0.0.1:1", "--timeout-s=0.2"), "127.0.0.1:1"),
-        (("--loopback", "--size=4 QiB"), "--size: '4 QiB': unknown unit"),
-        (("--loopback", "--op=take"), "--op: 'take' is none of"),
-        (("--loopback", "--keys=1", "--threads=2"), "--keys: 1 are too few"),
-        (("--loopback", "--capacity=900 TiB"), "--capacity: 900.00 TiB are needed"),
-        (("--loopback", "--transfer-listen=192.0.2.1:0"), "listen on 192.0.2.1:0"),
-        (("--nodes=2",), "--nodes: only with loopback"),
-        (("--prefix=\udcff",), r"--prefix: '\udcff' is no plain text"),
+        (1, ("--master=127.0.0.1:1", "--timeout-s=0.2"), "127.0.0.1:1"),
+        (1, ("--loopback", "--capacity=900 TiB"), "--capacity: 900.00 TiB are needed"),
+        (1, ("--loopback", "--transfer-listen=203.0.113.9:0"), "listen on 203.0.113.9:0"),
+        (2, ("--loopback", "--size=4 QiB"), "--size: '4 QiB': unknown unit"),
+        (2, ("--loopback", "--op=take"), "--op: 'take' is none of"),
+        (2, ("--loopback", "--keys=1", "--threads=2"), "--keys: 1 are too few"),
+        (2, ("--nodes=2",), "--nodes: only with loopback"),
+        (2, ("--prefix=\udcff",), r"--prefix: '\udcff' is no plain text"),
     ],
 )
-def test_what_cannot_be_done_is_one_line_and_1(
-    arguments: tuple[str, ...], problem: str, capfd: pytest.CaptureFixture[str]
+def test_what_cannot_be_done_is_one_line_and_1_and_wrong_usage_2(
+    code: int, arguments: tuple[str, ...], problem: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["store", "bench", *arguments]) == 1
+    assert main(["store", "bench", *arguments]) == code
     shown = capfd.readouterr()
     (line,) = shown.err.splitlines()
     assert line.startswith("mooncake: ") and problem in line and shown.out == ""

@@ -68,7 +68,7 @@ def test_a_soak_is_right_in_every_byte_and_flat() -> None:
 def test_a_fault_that_cannot_be_had_is_refused(
     arguments: tuple[str, ...], problem: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["te-bench", *arguments]) == 1
+    assert main(["te-bench", *arguments]) == 2
     shown = capfd.readouterr()
     assert problem in shown.err and shown.out == ""
 

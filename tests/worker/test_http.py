@@ -30,7 +30,9 @@ async def test_an_address_in_use_is_named_with_its_key(tmp_path: Path) -> None:
     with bind("127.0.0.1:0", "listen") as sock:
         taken = address_of(sock)
         config = decode_config(model_config(tmp_path), listen=taken)
-        with pytest.raises(ConfigError, match=f"^--listen: {taken} is in use"):
+        with pytest.raises(
+            ConfigError, match=f"^listen: listen on {taken}: Address already in use"
+        ):
             await start(serve_decode, config)
 
 
