@@ -109,7 +109,9 @@ CopyResult Copier::Fetch(const Task& task) {
                         (order.checksums.empty() || order.checksums.size() == chunks);
   if (!is_sound) return result;
   for (const Placement& source : order.sources) {
-    const Status status = FetchFrom(task, source);
+    Status status = FetchFrom(task, source);
+    // The bytes may have changed on their way.
+    if (status.code() == Code::kChecksumMismatch) status = FetchFrom(task, source);
     result.is_done = status.ok();
     if (status.ok() || task.cancel.is_set()) break;
     if (status.code() == Code::kChecksumMismatch) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <utility>
 
 namespace mooncake::store {
 namespace {
@@ -17,7 +18,8 @@ struct Reader::Task {
   uint32_t tried = 0;  // copies
   bool is_done = false;
   bool is_missed = false;
-  size_t number = 0;  // in the round
+  bool was_wrong = false;  // on the copy that is read now
+  size_t number = 0;       // in the round
 };
 
 Result<std::shared_ptr<Reader>> Reader::Make(std::shared_ptr<Context> context,
@@ -220,12 +222,15 @@ Status Reader::RunTasks(std::vector<Task>& tasks) {
   }
 }
 
-// An error only when the arguments are wrong.
-// `now_s` is a time after the round.
+// An error only when the arguments are wrong. What is wrong is read once more before its copy is
+// blamed: it may have changed on its way. `now_s` is a time after the round.
 Status Reader::Settle(Task& task, const ReadRound::Outcome& outcome, double now_s) {
   if (IsCallersFault(outcome.status)) return outcome.status;
-  ++task.tried;
   const uint64_t index = task.request->index;
+  const bool was_wrong = std::exchange(task.was_wrong, false);
+  task.was_wrong = outcome.status.ok() && !outcome.is_right && !was_wrong;
+  if (task.was_wrong) return Status::Ok();
+  ++task.tried;
   if (!outcome.status.ok()) {
     ++context_->counters.unreachable;
     // A process whose id was revoked takes a new one.
@@ -234,6 +239,7 @@ Status Reader::Settle(Task& task, const ReadRound::Outcome& outcome, double now_
     ReportCorrupt(index, outcome.wrong);
   } else {
     task.is_done = ValidityOf(items_[index], now_s).ok();
+    context_->counters.corrupt += was_wrong;
   }
   return Status::Ok();
 }

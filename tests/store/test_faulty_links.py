@@ -7,7 +7,7 @@ from array import array
 
 import pytest
 
-from mooncake_core.store import PutOptions
+from mooncake_core.store import PutOptions, StoreAdmin
 from tests.store.fire.lender import Lender
 from tests.store.processes import Cluster, eventually
 
@@ -15,6 +15,7 @@ pytestmark = pytest.mark.cluster
 
 MIB = 1 << 20
 SIZE = 700_000
+WAIT_S = 60.0
 
 
 ON_LENDER = PutOptions(preferred=("lender",))
@@ -77,11 +78,11 @@ def test_bytes_that_change_on_their_way_to_a_reader_are_a_miss_or_come_from_anot
     single, double = f"single-{form}", f"double-{form}"
     assert client.put(single, content(single), options=ON_LENDER)
     assert client.put(double, content(double), options=PutOptions(replicas=2))
-    lender.relay.answers.is_faulty = True
+    lender.relay.answers.faults = float("inf")
     assert FORMS[form](client, single) is None
     for _ in range(4):
         assert FORMS[form](client, double) == content(double)
-    lender.relay.answers.is_faulty = False
+    lender.relay.answers.faults = 0
     assert before + 1 <= client.read_faults["corrupt"] <= before + 2
     eventually(lambda: not client.exists(single), "it is dropped")
     assert client.put(single, content(single), options=ON_LENDER)
@@ -89,13 +90,43 @@ def test_bytes_that_change_on_their_way_to_a_reader_are_a_miss_or_come_from_anot
     assert FORMS[form](client, double) == content(double)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_bytes_that_change_once_on_their_way_to_a_reader_are_read_again(pair, form):
+    """No copy is blamed for a link that is good again."""
+    cluster, lender = pair
+    client, key = cluster.client, f"once-{form}"
+    before, reported = client.read_faults["corrupt"], client.stats().corrupt
+    assert client.put(key, content(key), options=ON_LENDER)
+    lender.relay.answers.faults = 1
+    assert FORMS[form](client, key) == content(key)
+    assert lender.relay.answers.faults == 0
+    assert client.read_faults["corrupt"] == before + 1
+    assert client.stats().corrupt == reported
+    assert client.remove(key)
+
+
+def test_bytes_that_change_once_on_their_way_to_a_new_copy_are_fetched_again(pair):
+    cluster, lender = pair
+    client = cluster.client
+    assert client.put("moved", content("moved"), options=ON_LENDER)
+    reported = client.stats().corrupt
+    lender.relay.answers.faults = 1
+    admin = StoreAdmin(cluster.rpc)
+    assert admin.wait(admin.move("moved", "lender"), WAIT_S).state == "done"
+    assert lender.relay.answers.faults == 0
+    assert client.stats().corrupt == reported
+    assert client.describe(["moved"])[0].copies != ("lender",)
+    assert client.get("moved") == content("moved")
+    assert client.remove("moved")
+
+
 def test_bytes_that_change_on_their_way_to_a_node_are_never_read(pair):
     cluster, lender = pair
     client = cluster.client
-    lender.relay.questions.is_faulty = True
+    lender.relay.questions.faults = float("inf")
     assert client.put("written", content("written"), options=ON_LENDER)
     assert client.put("twice", content("twice"), options=PutOptions(replicas=2))
-    lender.relay.questions.is_faulty = False
+    lender.relay.questions.faults = 0
     assert client.get("written") is None
     for _ in range(4):
         assert client.get("twice") == content("twice")
