@@ -1,6 +1,7 @@
 #include "store/master_client.h"
 
 #include "base/socket.h"
+#include "store/door.h"
 
 namespace mooncake::store {
 namespace {
@@ -47,7 +48,7 @@ Status MasterClient::ExchangeAnew(Line& line, Deadline deadline, const Line::Tak
   if (!address.ok()) return address.status();
   auto socket = ConnectTcp(address.value(), deadline);
   if (!socket.ok()) return socket.status();
-  line.Connect(std::move(socket).value());
+  line.Connect(Nearest(std::move(socket).value()));
   return line.Exchange(deadline, take);
 }
 

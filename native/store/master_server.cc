@@ -16,6 +16,7 @@
 #include "base/random.h"
 #include "base/socket.h"
 #include "base/spin.h"
+#include "store/door.h"
 
 namespace mooncake::store {
 namespace {
@@ -37,18 +38,20 @@ Result<std::unique_ptr<MasterServer>> MasterServer::Start(const std::string& lis
   auto bound = LocalAddress(listener.value());
   if (!bound.ok()) return bound.status();
   std::unique_ptr<MasterServer> server(
-      new MasterServer(std::move(listener).value(), bound.value().ToString(), options, patience_s));
+      new MasterServer(std::move(listener).value(), bound.value(), options, patience_s));
   MC_RETURN_IF_ERROR(server->Open());
   server->thread_ = std::thread([raw = server.get()] { raw->Run(); });
   return server;
 }
 
-MasterServer::MasterServer(Fd listener, std::string endpoint, const MasterOptions& options,
+MasterServer::MasterServer(Fd listener, const Address& bound, const MasterOptions& options,
                            double patience_s)
     : listener_(std::move(listener)),
-      endpoint_(std::move(endpoint)),
+      endpoint_(bound.ToString()),
       patience_s_(patience_s),
-      core_(options) {}
+      core_(options) {
+  if (auto door = OpenDoor(bound); door.ok()) door_ = std::move(door).value();
+}
 
 Status MasterServer::Open() {
   epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
@@ -78,8 +81,8 @@ void MasterServer::Run() {
     for (int at = 0; at < count; ++at) {
       const int fd = events[at].data.fd;
       if (fd == wake_.get()) return;
-      if (fd == listener_.get()) {
-        Accept();
+      if (fd == listener_.get() || fd == door_.get()) {
+        Accept(fd);
       } else {
         Serve(fd, events[at].events);
       }
@@ -112,18 +115,25 @@ void MasterServer::Tick(double now_s) {
   while (!strangers_.empty() && strangers_.front().end_s <= now_s) DropFirstStranger();
   next_tick_s_ = now_s + kTick_s;
   if (is_accepting_ || clients_.size() >= kMaxClients) return;
-  epoll_event event{.events = EPOLLIN, .data = {.fd = listener_.get()}};
-  is_accepting_ = epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &event) == 0;
+  is_accepting_ = Listen(listener_) && (!door_.valid() || Listen(door_));
+}
+
+bool MasterServer::Listen(const Fd& listener) {
+  epoll_event event{.events = EPOLLIN, .data = {.fd = listener.get()}};
+  const int added = epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener.get(), &event);
+  return added == 0 || errno == EEXIST;
 }
 
 void MasterServer::StopAccepting() {
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
+  for (const Fd* listener : {&listener_, &door_}) {
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener->get(), nullptr);
+  }
   is_accepting_ = false;
 }
 
-void MasterServer::Accept() {
+void MasterServer::Accept(int listener) {
   if (clients_.size() >= kMaxClients) return StopAccepting();
-  Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  Fd socket(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!socket.valid()) {
     const bool is_short = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
     return is_short ? StopAccepting() : void();

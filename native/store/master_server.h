@@ -15,6 +15,7 @@
 #include <unordered_map>
 
 #include "base/fd.h"
+#include "base/socket.h"
 #include "base/status.h"
 #include "store/connection.h"
 #include "store/dispatch.h"
@@ -23,8 +24,9 @@ namespace mooncake::store {
 
 class MasterServer {
  public:
-  // Listens on `listen` and starts. A connection on which nothing is asked for `patience_s` from
-  // its start is closed. kInvalidArgument or kSystem, naming the address.
+  // Listens on `listen`, and at the door of that address, and starts. A connection on which nothing
+  // is asked for `patience_s` from its start is closed. kInvalidArgument or kSystem, naming the
+  // address.
   static Result<std::unique_ptr<MasterServer>> Start(const std::string& listen,
                                                      const MasterOptions& options,
                                                      double patience_s = 10);
@@ -49,12 +51,13 @@ class MasterServer {
     double end_s;
   };
 
-  MasterServer(Fd listener, std::string endpoint, const MasterOptions& options, double patience_s);
+  MasterServer(Fd listener, const Address& bound, const MasterOptions& options, double patience_s);
   Status Open();
   void Run();
   int Wait(std::span<epoll_event> events, bool has_served);
   void Serve(int fd, uint32_t events);
-  void Accept();
+  bool Listen(const Fd& listener);
+  void Accept(int listener);
   void StopAccepting();
   void AddStranger(const Client& client);
   void DropFirstStranger();
@@ -65,7 +68,8 @@ class MasterServer {
   void Close(int fd);
   void Tick(double now_s);
 
-  Fd listener_, epoll_, wake_;
+  Fd listener_, door_;  // without a door all come by TCP
+  Fd epoll_, wake_;
   const std::string endpoint_;
   const double patience_s_;
   MasterCore core_;

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/socket.h"
 #include "store/client.h"
+#include "store/door.h"
 #include "store/master_client.h"
 #include "store/master_server.h"
 #include "tests/test.h"
@@ -184,6 +185,36 @@ TEST(AnswerToAnotherQuestionIsNotTaken) {
   MasterClient client(master.endpoint());
   const auto reply = client.Call<Flags>(MessageType::kExists, Unknown(1), Soon());
   EXPECT(reply.status().code() == Code::kWire);
+}
+
+int FamilyOf(const Fd& socket) {
+  int family = 0;
+  socklen_t size = sizeof family;
+  MC_CHECK(getsockopt(socket.get(), SOL_SOCKET, SO_DOMAIN, &family, &size) == 0, "SO_DOMAIN");
+  return family;
+}
+
+TEST(MasterOfThisHostIsAskedAtItsDoor) {
+  std::vector<std::string> addresses{"127.0.0.1:0", "0.0.0.0:0"};
+  if (ListenTcp({"::1", 0}).ok()) addresses.push_back("[::]:0");
+  for (const std::string& listen : addresses) {
+    const auto server = StartMaster(listen);
+    const uint16_t port = ParseAddress(server->endpoint()).value().port;
+    const Fd door = Nearest(ConnectTcp({"127.0.0.1", port}, Soon()).value());
+    EXPECT(FamilyOf(door) == AF_UNIX);
+    Frames sent, body;
+    Append(sent, MessageType::kExists, 1, Unknown(2));
+    EXPECT(SendAll(door, sent.data(), sent.size(), Soon()).ok());
+    EXPECT(Receive(door, body) == 1 && Decode<Flags>(body).value().flags.size() == 2);
+  }
+}
+
+TEST(DoorOfAnotherAddressIsLeftAlone) {
+  const auto server = StartMaster("127.0.0.1:0");
+  const Address other{"::1", ParseAddress(server->endpoint()).value().port};
+  const auto deaf = ListenTcp(other);
+  if (!deaf.ok()) return;  // this machine has no IPv6
+  EXPECT(FamilyOf(Nearest(ConnectTcp(other, Soon()).value())) == AF_INET6);
 }
 
 TEST(MasterThatSaysNothingIsUnavailable) {

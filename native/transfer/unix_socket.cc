@@ -1,6 +1,5 @@
 #include "transfer/unix_socket.h"
 
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -33,8 +32,8 @@ struct UnixAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
 };
 
-Result<Fd> NewSocket() {
-  Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+Result<Fd> NewSocket(int type) {
+  Fd socket(::socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return SystemError("Unix socket");
   return socket;
 }
@@ -61,8 +60,8 @@ Result<Packet> Parse(std::span<const uint8_t> bytes, Fd passed) {
 
 }  // namespace
 
-Result<Fd> ListenUnix(const std::string& name) {
-  auto socket = NewSocket();
+Result<Fd> ListenUnix(const std::string& name, int type) {
+  auto socket = NewSocket(type);
   if (!socket.ok()) return socket;
   const UnixAddress address(name);
   if (bind(socket.value().get(), address.get(), address.size) != 0 ||
@@ -72,8 +71,8 @@ Result<Fd> ListenUnix(const std::string& name) {
   return socket;
 }
 
-Result<Fd> ConnectUnix(const std::string& name) {
-  auto socket = NewSocket();
+Result<Fd> ConnectUnix(const std::string& name, int type) {
+  auto socket = NewSocket(type);
   if (!socket.ok()) return socket;
   const UnixAddress address(name);
   if (connect(socket.value().get(), address.get(), address.size) != 0) {

@@ -1,8 +1,9 @@
-// Abstract Unix sockets of packets: a packet is one frame, and may carry one descriptor.
+// Abstract Unix sockets, and packets on them: a packet is one frame, and may carry one descriptor.
 //
 // Thread safety: free functions over descriptors that the caller owns.
 #pragma once
 
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #include <optional>
@@ -15,9 +16,9 @@
 
 namespace mooncake {
 
-// `name` is in the abstract namespace: no file, gone with its last descriptor.
-Result<Fd> ListenUnix(const std::string& name);
-Result<Fd> ConnectUnix(const std::string& name);
+// `name` is in the abstract namespace: no file, gone with its last descriptor. Neither waits.
+Result<Fd> ListenUnix(const std::string& name, int type = SOCK_SEQPACKET);
+Result<Fd> ConnectUnix(const std::string& name, int type = SOCK_SEQPACKET);
 
 struct Packet {
   Message type = Message::kError;

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from tests.store.fire.cast import new_stepper
 from tests.store.fire.moments import Progress, await_unread
+from tests.store.fire.relay import Relay
 from tests.store.fire.stepper import content
 from tests.store.processes import Cluster, eventually
 
@@ -25,6 +26,7 @@ class Stage:
         self.same_host = same_host
         self.cluster = Cluster(same_host, nodes=1, capacity=f"{CAPACITY // MIB} MiB", ttl_s=ttl_s)
         self.client = self.cluster.client
+        self.way = Relay(self.cluster.rpc)  # over TCP, where it can be seen what waits
         self.steppers = []
 
     @property
@@ -36,7 +38,7 @@ class Stage:
         new = [
             new_stepper(
                 transfer=self.cluster.transfer,
-                client={"master": self.cluster.rpc},
+                client={"master": self.way.endpoint},
                 size=size,
                 parts=parts,
             )
@@ -134,6 +136,7 @@ class Stage:
         """End it all."""
         for stepper in self.steppers:
             stepper.close()
+        self.way.close()
         self.cluster.close()
 
 
