@@ -24,14 +24,26 @@ from mooncake_core.store.client import StoreClient
 from mooncake_core.store.crossing import Links
 from mooncake_core.store.described import ObjectDescription
 from mooncake_core.store.objects import ObjectReader, ObjectView, ObjectWriter
-from mooncake_core.store.options import Key, Link, PutOptions, PutResult
+from mooncake_core.store.options import (
+    Key,
+    Link,
+    PutOptions,
+    PutResult,
+    check_list,
+    check_number,
+    check_type,
+)
+from mooncake_core.store.tasks import StoreAdmin
 from mooncake_core.transfer import TransferEngine
 from mooncake_core.transfer.numbers import Numbers
 
-B = TypeVar("B")
+B_co = TypeVar("B_co", covariant=True)
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound="_Closing[Any]")
+
+
+_MOST_THREADS = 1024
 
 
 class _Threads:
@@ -75,16 +87,16 @@ class _Threads:
         self._pool.shutdown()
 
 
-class _Awaited(Generic[B]):
+class _Awaited(Generic[B_co]):
     """Stands for a `blocking` object, whose calls it makes in threads."""
 
-    def __init__(self, blocking: B, threads: _Threads) -> None:
+    def __init__(self, blocking: B_co, threads: _Threads) -> None:
         self.blocking = blocking
         """The same for threads."""
         self._threads = threads
 
     async def call(
-        self, function: Callable[Concatenate[B, P], R], *args: P.args, **kwargs: P.kwargs
+        self, function: Callable[Concatenate[B_co, P], R], *args: P.args, **kwargs: P.kwargs
     ) -> R:
         """Call `function` with the blocking object and these arguments, in a thread.
 
@@ -94,18 +106,18 @@ class _Awaited(Generic[B]):
 
 
 def _awaited(
-    method: Callable[Concatenate[B, P], R],
-) -> Callable[Concatenate[_Awaited[B], P], Coroutine[Any, Any, R]]:
+    method: Callable[Concatenate[B_co, P], R],
+) -> Callable[Concatenate[_Awaited[B_co], P], Coroutine[Any, Any, R]]:
     """Return a method of the blocking object as a coroutine."""
 
     @functools.wraps(method)
-    async def call(self: _Awaited[B], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def call(self: _Awaited[B_co], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await self.call(method, *args, **kwargs)
 
     return call
 
 
-class _Closing(_Awaited[B], abc.ABC):
+class _Closing(_Awaited[B_co], abc.ABC):
     """One that `async with` closes."""
 
     @abc.abstractmethod
@@ -199,8 +211,9 @@ class AsyncStoreClient(_Closing[StoreClient]):
         Args:
             engine: of this process.
             config: see StoreClient.
-            threads: calls that are under way at once; others wait for their turn.
+            threads: calls that are under way at once, 1 to 1,024; others wait for their turn.
         """
+        check_number("threads", threads, 1, _MOST_THREADS)
         super().__init__(StoreClient(engine, config), _Threads(threads))
 
     async def open_write(
@@ -258,14 +271,14 @@ class AsyncStoreClient(_Closing[StoreClient]):
         counts: Numbers | None = None,
     ) -> None:
         """See StoreClient.write_ranges."""
-        blocking = [writer.blocking for writer in writers]
+        blocking = _blocking(writers)
         await self.call(
             StoreClient.write_ranges, blocking, offsets, addresses, lengths, counts=counts
         )
 
     async def batch_commit(self, writers: Sequence[AsyncObjectWriter]) -> list[bool]:
         """See StoreClient.batch_commit."""
-        return await self.call(StoreClient.batch_commit, [writer.blocking for writer in writers])
+        return await self.call(StoreClient.batch_commit, _blocking(writers))
 
     async def open_read(self, keys: Iterable[Key], *, leading: bool = True) -> AsyncObjectReader:
         """See StoreClient.open_read."""
@@ -285,6 +298,16 @@ class AsyncStoreClient(_Closing[StoreClient]):
         while found := await self._threads.call(_take, objects, page):
             for one in found:
                 yield one
+
+    @property
+    def engine(self) -> TransferEngine:
+        """See StoreClient.engine."""
+        return self.blocking.engine
+
+    @property
+    def admin(self) -> StoreAdmin:
+        """See StoreClient.admin. It blocks: `await store.call(lambda it: it.admin.tasks())`."""
+        return self.blocking.admin
 
     @property
     def epoch(self) -> int:
@@ -307,6 +330,13 @@ class AsyncStoreClient(_Closing[StoreClient]):
 
 def _take(objects: Iterator[ObjectDescription], count: int) -> list[ObjectDescription]:
     return list(itertools.islice(objects, count))
+
+
+def _blocking(writers: Sequence[AsyncObjectWriter]) -> list[ObjectWriter]:
+    check_list("writers", writers, "AsyncObjectWriters")
+    for writer in writers:
+        check_type("one of writers", writer, AsyncObjectWriter, "an AsyncObjectWriter")
+    return [writer.blocking for writer in writers]
 
 
 def _let_go(result: object) -> None:

@@ -11,37 +11,41 @@ and one of lengths; the `_from` and `_into` forms move bytes between it and the 
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from mooncake_core.config import StoreClientConfig, checked
 from mooncake_core.native import _native, native_errors
-from mooncake_core.store.crossing import Links, commits, native_links, native_options, results
-from mooncake_core.store.described import ObjectDescription, decode_objects
-from mooncake_core.store.objects import ObjectReader, ObjectView, ObjectWriter
+from mooncake_core.store.crossing import (
+    Buffer,
+    Links,
+    Memory,
+    columns,
+    commits,
+    native_links,
+    native_options,
+    results,
+    wrong_buffer,
+    wrong_memory,
+    wrong_values,
+)
+from mooncake_core.store.objects import ObjectReader, ObjectView, ObjectWriter, native_writers
 from mooncake_core.store.options import (
     MAX_BYTES,
-    MAX_PAGE,
     Key,
     Link,
-    PinKind,
     PutOptions,
     PutResult,
+    check_list,
     check_number,
-    pin_number,
-    pin_seconds,
 )
-from mooncake_core.store.stats import ClusterStats, decode_stats
-from mooncake_core.store.tasks import StoreAdmin
+from mooncake_core.store.questions import StoreQuestions
 from mooncake_core.transfer import TransferEngine
 from mooncake_core.transfer.numbers import Numbers
 
-Buffer = bytes | bytearray | memoryview
 
-
-class StoreClient:
+class StoreClient(StoreQuestions):
     """A process's use of the store. Values of get and put need not be registered.
 
     Of that process only: in a fork of it every call raises TransferError, and what was opened is
@@ -59,15 +63,15 @@ class StoreClient:
         config = checked(config, StoreClientConfig)
         self.engine = engine
         """Of this process; what is registered with it the store can read and write."""
-        self._config = config
         self._plain = native_options(PutOptions())
-        self._native = _native.StoreClient(
+        native = _native.StoreClient(
             engine.native,
             master=config.master,
             replicas=config.replicas,
             timeout_s=config.timeout_s,
             checksums=config.checksums,
         )
+        super().__init__(native, config)
 
     # --- values ---
 
@@ -88,7 +92,7 @@ class StoreClient:
             StoreUnavailable, TransferError: it could not be written, or not be committed.
         """
         links = None if link is None else [link]
-        return self.batch_put([(key, value)], options=options, links=links)[0]
+        return self._put([key], [value], options, links)[0]
 
     def upsert(self, key: Key, value: Buffer, *, options: PutOptions | None = None) -> PutResult:
         """Store a value in place of what is there; who reads the old one goes on reading it."""
@@ -117,9 +121,12 @@ class StoreClient:
         Raises:
             ValueError: the buffer is too small.
         """
-        with native_errors:
-            size: int | None = self._native.get_into(key, buffer)
-            return size
+        try:
+            with native_errors:
+                size: int | None = self._native.get_into(key, buffer)
+                return size
+        except TypeError as error:
+            raise wrong_buffer(error, "buffer", buffer) from error
 
     def view(self, key: Key) -> ObjectView | None:
         """Return the value as read-only memory; None: a miss. The caller closes it.
@@ -145,14 +152,21 @@ class StoreClient:
                 been stored or not; `results` of the error says how each has gone.
             ValueError: the same, of an item that no store would take: its key is too long, say.
         """
-        pairs = list(items)
-        with native_errors:
-            answer = self._native.put(
-                [key for key, _ in pairs],
-                [value for _, value in pairs],
-                self._options(options),
-                native_links(links),
-            )
+        keys, values = columns(items)
+        return self._put(keys, values, options, links)
+
+    def _put(
+        self,
+        keys: list[Key],
+        values: list[Buffer],
+        options: PutOptions | None,
+        links: Links | None,
+    ) -> list[PutResult]:
+        try:
+            with native_errors:
+                answer = self._native.put(keys, values, self._options(options), native_links(links))
+        except TypeError as error:
+            raise wrong_values(error, keys, values) from error
         return results(answer)
 
     def batch_get(self, keys: Iterable[Key]) -> list[bytes | None]:
@@ -173,12 +187,8 @@ class StoreClient:
         link: Link | None = None,
     ) -> PutResult:
         """Store what the runs of memory hold, one after the other; as `put`."""
-        links = None if link is None else native_links([link])
-        with native_errors:
-            answer = self._native.put_from(
-                (key,), addresses, lengths, None, self._options(options), links
-            )
-        return results(answer)[0]
+        links = None if link is None else [link]
+        return self._put_from((key,), (addresses, lengths, None), options, links)[0]
 
     def batch_put_from(
         self,
@@ -200,22 +210,27 @@ class StoreClient:
             options: for all of them.
             links: one a key.
         """
-        with native_errors:
-            answer = self._native.put_from(
-                keys,
-                addresses,
-                lengths,
-                counts,
-                self._options(options),
-                native_links(links),
-            )
+        return self._put_from(keys, (addresses, lengths, counts), options, links)
+
+    def _put_from(
+        self,
+        keys: Sequence[Key],
+        memory: Memory,
+        options: PutOptions | None,
+        links: Links | None,
+    ) -> list[PutResult]:
+        try:
+            with native_errors:
+                answer = self._native.put_from(
+                    keys, *memory, self._options(options), native_links(links)
+                )
+        except TypeError as error:
+            raise wrong_memory(error, memory, "lengths") from error
         return results(answer)
 
     def get_into_memory(self, key: Key, addresses: Numbers, capacities: Numbers) -> int | None:
         """Scatter the value over the runs of memory, in order; as `batch_get_into`."""
-        with native_errors:
-            sizes = self._native.get_into_memory((key,), addresses, capacities, None)
-        return sizes[0]
+        return self.batch_get_into((key,), addresses, capacities)[0]
 
     def batch_get_into(
         self,
@@ -236,8 +251,12 @@ class StoreClient:
         Raises:
             ValueError: the memory of a key that is there is too small.
         """
-        with native_errors:
-            return list(self._native.get_into_memory(keys, addresses, capacities, counts))
+        memory = addresses, capacities, counts
+        try:
+            with native_errors:
+                return list(self._native.get_into_memory(keys, *memory))
+        except TypeError as error:
+            raise wrong_memory(error, memory, "capacities") from error
 
     # --- sessions ---
 
@@ -286,6 +305,7 @@ class StoreClient:
 
         Raises as `batch_put` does; then none is left open.
         """
+        check_list("sizes", sizes, "sizes in bytes")
         for size_bytes in sizes:
             check_number("size_bytes", size_bytes, 0, MAX_BYTES)
         check_number("part_bytes", part_bytes, 0, MAX_BYTES)
@@ -326,10 +346,13 @@ class StoreClient:
             lengths: array("Q"), one an address.
             counts: array("Q"), n: how many runs each range has; None: one each.
         """
-        with native_errors:
-            self._native.write_ranges(
-                [writer.native for writer in writers], list(offsets), addresses, lengths, counts
-            )
+        check_list("offsets", offsets, "whole numbers")
+        memory = addresses, lengths, counts
+        try:
+            with native_errors:
+                self._native.write_ranges(native_writers(writers), list(offsets), *memory)
+        except TypeError as error:
+            raise wrong_memory(error, memory, "lengths") from error
 
     def batch_commit(self, writers: Sequence[ObjectWriter]) -> list[bool]:
         """Commit several objects of this client with one question; as `ObjectWriter.commit`.
@@ -338,7 +361,7 @@ class StoreClient:
         whether it is visible, or why it is not.
         """
         with native_errors:
-            answer = self._native.commit([writer.native for writer in writers])
+            answer = self._native.commit(native_writers(writers))
         return commits(answer)
 
     def open_read(self, keys: Iterable[Key], *, leading: bool = True) -> ObjectReader:
@@ -351,119 +374,18 @@ class StoreClient:
         with native_errors:
             return ObjectReader(self._native.open_read(keys, leading))
 
-    # --- what is there ---
-
-    def exists(self, key: Key) -> bool:
-        """Return whether the key is committed. Takes no lease: it may be gone a moment later."""
-        with native_errors:
-            [is_there] = self._native.exists((key,))
-        return bool(is_there)
-
-    def batch_exists(self, keys: Iterable[Key]) -> list[bool]:
-        """Return for each key whether it is committed."""
-        with native_errors:
-            there: list[bool] = self._native.exists(keys)
-            return there
-
-    def match_prefix(self, keys: Iterable[Key]) -> int:
-        """Return how many leading keys exist. Takes no lease."""
-        with native_errors:
-            return int(self._native.match_prefix(keys))
-
-    def size(self, key: Key) -> int | None:
-        """Return the bytes of an object, or None: a miss. Takes no lease."""
-        described = self.describe([key])[0]
-        return None if described is None else described.size_bytes
-
-    def describe(self, keys: Sequence[Key]) -> list[ObjectDescription | None]:
-        """Return what the master knows of each key; None: it is not there."""
-        with native_errors:
-            bodies = self._native.describe(keys)
-        return [one for body in bodies for one in decode_objects(body)[1]]
-
-    def list_objects(
-        self, prefix: Key = b"", *, page: int = 1000, unreadable: bool = False
-    ) -> Iterator[ObjectDescription]:
-        """Return the objects whose key starts with `prefix`, in no order, asking page by page.
-
-        An object that is there all the while comes once; one that comes or goes may.
-
-        Args:
-            prefix: what their keys start with.
-            page: keys that the master is asked for at once.
-            unreadable: also those that are stored but cannot be read now: their group waits for
-                members, or their nodes are not heard of.
-        """
-        check_number("page", page, 1, MAX_PAGE)
-        return self._listed(prefix, page, unreadable)
-
-    def _listed(self, prefix: Key, page: int, unreadable: bool) -> Iterator[ObjectDescription]:
-        cursor = 0
-        while True:
-            with native_errors:
-                body = self._native.list(prefix, cursor, page)
-            cursor, objects = decode_objects(body, unreadable=unreadable)
-            yield from (one for one in objects if one is not None)
-            if cursor == 0:
-                return
-
-    def remove(self, key: Key) -> bool:
-        """Make the key invisible at once; False when it was not there or is being written."""
-        return self.batch_remove([key])[0]
-
-    def batch_remove(self, keys: Iterable[Key]) -> list[bool]:
-        """Remove each key; as `remove` for each."""
-        with native_errors:
-            removed: list[bool] = self._native.remove(keys)
-            return removed
-
-    def pin(
-        self, keys: Sequence[Key], kind: PinKind = "hard", *, soft_pin_s: float | None = None
-    ) -> list[bool]:
-        """Set how hard each object is to be evicted; False where it is not there.
-
-        Args:
-            keys: of the objects.
-            kind: none; soft: evicted only when nothing else is left, for a time; or hard: never
-                evicted.
-            soft_pin_s: how long a soft pin lasts; None: 30 minutes.
-        """
-        number, seconds = pin_number(kind), pin_seconds(kind, soft_pin_s)
-        with native_errors:
-            return list(self._native.set_pin(keys, number, seconds))
-
-    def unpin(self, keys: Sequence[Key]) -> list[bool]:
-        """Let each object be evicted like any other; False where it is not there."""
-        return self.pin(keys, "none")
-
-    def stats(self) -> ClusterStats:
-        """Return what the master says about the whole store."""
-        with native_errors:
-            return decode_stats(self._native.stats())
-
-    @functools.cached_property
-    def admin(self) -> StoreAdmin:
-        """Asks the same master for copies, moves and drains."""
-        return StoreAdmin(self._config.master, timeout_s=self._config.timeout_s)
-
-    @property
-    def epoch(self) -> int:
-        """Of the master last spoken to; 0: none yet."""
-        return int(self._native.epoch)
-
-    @property
-    def read_faults(self) -> dict[str, int]:
-        """Reads of this client that missed although the key was found, by cause."""
-        corrupt, stale, unreachable = self._native.read_counters
-        return {"corrupt": corrupt, "stale": stale, "unreachable": unreachable}
-
-    def metrics(self) -> dict[str, int]:
-        """Return what this client has counted so far, by names for a monitoring system."""
-        return {f"reads_{cause}": count for cause, count in self.read_faults.items()}
-
     def close(self) -> None:
-        """End the session. Readers and writers that are open end with it; calls raise then."""
+        """End the session. Readers and writers that are open end with it; calls raise then.
+
+        `with` does it at its end. Again is harmless.
+        """
         self._native.close()
+
+    def __enter__(self) -> StoreClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _options(self, options: PutOptions | None) -> _native.StorePutOptions:
         return self._plain if options is None else native_options(options)

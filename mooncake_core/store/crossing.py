@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mooncake_core.errors import OutOfSpace
 from mooncake_core.native import _native, translate
-from mooncake_core.store.options import Key, Link, PutOptions, PutResult, pin_number, pin_seconds
+from mooncake_core.store.options import (
+    Key,
+    Link,
+    PutOptions,
+    PutResult,
+    check_list,
+    check_type,
+    pin_number,
+    pin_seconds,
+)
+from mooncake_core.transfer.numbers import Numbers, wrong_numbers
 
+Buffer = bytes | bytearray | memoryview
 Links = Sequence[Link | None]
+Memory = tuple[Numbers, Numbers, Numbers | None]
+"""Addresses, a length or capacity of each, and how many of them each object has."""
 
 _RESULTS = tuple(PutResult)
 _NativeLinks = list[tuple[Key, int, Key, int] | None]
@@ -17,8 +30,19 @@ _Failures = list[tuple[int, _native.Code, str]]
 _Answer = tuple[bytes, _Failures, tuple[int, int, int, int, int, int]]
 
 
+def columns(items: Iterable[tuple[Key, Buffer]]) -> tuple[list[Key], list[Buffer]]:
+    """Return the keys and the values of pairs."""
+    check_list("items", items, "pairs of a key and a value")
+    pairs = list(items)
+    try:
+        return [key for key, _ in pairs], [value for _, value in pairs]
+    except (TypeError, ValueError) as error:
+        raise TypeError("one of items is no pair of a key and a value") from error
+
+
 def native_options(options: PutOptions) -> _native.StorePutOptions:
     """Return them as the native client takes them; replicas 0: as it is configured."""
+    check_type("options", options, PutOptions, "a PutOptions")
     return _native.StorePutOptions(
         replicas=options.replicas or 0,
         is_strict=options.strict,
@@ -34,11 +58,39 @@ def native_links(links: Links | None) -> _NativeLinks | None:
     """Return what each object belongs to as the native client takes it."""
     if links is None:
         return None
+    check_list("links", links, "Links, one a key,")
     return [None if link is None else _native_link(link) for link in links]
 
 
 def _native_link(link: Link) -> tuple[Key, int, Key, int]:
+    check_type("a link", link, Link, "a Link, such as Link(parent='key'),")
     return link.parent, link.depth, link.group, link.group_size
+
+
+def wrong_values(error: TypeError, keys: Sequence[Key], values: Sequence[Buffer]) -> TypeError:
+    """Return the error that names the first value that has no bytes; `error` if all have."""
+    for key, value in zip(keys, values, strict=True):
+        found = wrong_buffer(error, f"the value of {key!r}", value)
+        if found is not error:
+            return found
+    return error
+
+
+def wrong_buffer(error: TypeError, name: str, value: object) -> TypeError:
+    """Return the error that names an argument that has no bytes; `error` if it has."""
+    try:
+        memoryview(value)  # type: ignore[arg-type]
+    except TypeError:
+        kind = type(value).__name__
+        return TypeError(f"{name} is of type {kind}; bytes, a bytearray or a memoryview is needed")
+    return error
+
+
+def wrong_memory(error: TypeError, memory: Memory, lengths: str) -> TypeError:
+    """Return the error that names the first array of a wrong type; `error` if there is none."""
+    addresses, sizes, counts = memory
+    arrays = {"addresses": addresses, lengths: sizes, "counts": counts}
+    return wrong_numbers(error, **{name: each for name, each in arrays.items() if each is not None})
 
 
 def results(answer: _Answer) -> list[PutResult]:

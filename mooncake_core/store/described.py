@@ -10,25 +10,31 @@ _PINS: tuple[PinKind, ...] = tuple(PIN_NUMBERS)
 
 
 class ObjectDescription(Struct, frozen=True, kw_only=True):
-    """One object at one moment."""
+    """One object at one moment.
+
+    Attributes:
+        key: its bytes.
+        size_bytes: of the whole object.
+        part_bytes: of each part but the last; 0: one part.
+        generation: new for each value that was ever put.
+        pin: "none", "soft" (while it lasts) or "hard".
+        leases: readers that hold it now.
+        depth: how many stand before it in its chain.
+        group: empty: it is in none.
+        copies: the store node of each copy, by name; of a striped one that of its first stripe.
+        nodes: every store node that has a part of a copy, once.
+    """
 
     key: bytes
     size_bytes: int
     part_bytes: int
-    """0: one part."""
     generation: int
-    """New for each value that was ever put."""
     pin: PinKind
     leases: int
-    """Readers that hold it now."""
     depth: int
-    """How many stand before it in its chain."""
     group: bytes
-    """Empty: it is in none."""
     copies: tuple[str, ...]
-    """The store node of each copy; of a striped one that of its first stripe."""
     nodes: tuple[str, ...]
-    """Every store node that has a part of a copy, once."""
 
 
 class _Info(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

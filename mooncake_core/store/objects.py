@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from mooncake_core.native import _native, native_errors
-from mooncake_core.store.options import MAX_BYTES, check_number
-from mooncake_core.transfer.numbers import Numbers
+from mooncake_core.store.options import MAX_BYTES, check_list, check_number, check_type
+from mooncake_core.transfer.numbers import Numbers, wrong_numbers
 
 
 class ObjectWriter:
@@ -53,8 +53,11 @@ class ObjectWriter:
             StoreUnavailable, TransferError: no copy could be written; the put has failed.
         """
         check_number("offset", offset, 0, MAX_BYTES)
-        with native_errors:
-            self._native.write(offset, addresses, lengths)
+        try:
+            with native_errors:
+                self._native.write(offset, addresses, lengths)
+        except TypeError as error:
+            raise wrong_numbers(error, addresses=addresses, lengths=lengths) from error
 
     def write_part(self, part: int, addresses: Numbers, lengths: Numbers) -> None:
         """Gather local memory into part `part`: a range that is named by its number.
@@ -65,8 +68,11 @@ class ObjectWriter:
             lengths: as for `write`; they sum up to the part's size.
         """
         check_number("part", part, 0, MAX_BYTES)
-        with native_errors:
-            self._native.write_part(part, addresses, lengths)
+        try:
+            with native_errors:
+                self._native.write_part(part, addresses, lengths)
+        except TypeError as error:
+            raise wrong_numbers(error, addresses=addresses, lengths=lengths) from error
 
     def commit(self) -> bool:
         """Make the object visible to all.
@@ -93,6 +99,15 @@ class ObjectWriter:
 
     def __exit__(self, *_: object) -> None:
         self.abort()
+
+
+def native_writers(writers: Iterable[ObjectWriter]) -> list[_native.StoreWriter]:
+    """Return what the client hands on, or raise TypeError for what is no writer."""
+    check_list("writers", writers, "ObjectWriters")
+    found = list(writers)
+    for writer in found:
+        check_type("one of writers", writer, ObjectWriter, "an ObjectWriter")
+    return [writer.native for writer in found]
 
 
 class ObjectReader:

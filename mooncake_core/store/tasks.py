@@ -11,7 +11,15 @@ from msgspec import Struct, msgpack
 from mooncake_core.config import StoreClientConfig, checked
 from mooncake_core.errors import StoreError
 from mooncake_core.native import _native, native_errors
-from mooncake_core.store.options import Key, check_names, check_timeout, raw
+from mooncake_core.store.options import (
+    MAX_BYTES,
+    Key,
+    check_names,
+    check_number,
+    check_timeout,
+    check_type,
+    raw,
+)
 
 TaskKind = Literal["copy", "move", "drain"]
 TaskState = Literal["running", "done", "failed", "cancelled"]
@@ -151,14 +159,15 @@ class StoreAdmin:
         source: str,
         targets: Iterable[str],
     ) -> int:
-        check_names(targets, "targets")
+        names = check_names(targets, "targets")
+        check_type("the name of a node", source, str, "a text")
         with native_errors:
             task, problem = _native.create_task(
                 self._client,
                 kind=_UNDRAIN if kind == "undrain" else _KINDS.index(kind),
                 key=raw(key),
                 source=source,
-                targets=list(targets),
+                targets=list(names),
                 timeout_s=self._timeout_s,
             )
         if not task:
@@ -166,6 +175,8 @@ class StoreAdmin:
         return int(task)
 
     def _query(self, tasks: list[int], *, is_cancel: bool) -> list[TaskStatus]:
+        for task in tasks:
+            check_number("task", task, 0, MAX_BYTES)
         with native_errors:
             body = _native.query_tasks(
                 self._client, tasks=tasks, is_cancel=is_cancel, timeout_s=self._timeout_s

@@ -13,7 +13,15 @@ def wrong_types(
     error: TypeError, batch: tuple[Numbers, Numbers, Numbers], notify: object = None
 ) -> TypeError:
     """Return the error that says which argument of a batch has a wrong type, and what is right."""
-    for name, array in zip(("addresses", "offsets", "lengths"), batch, strict=True):
+    addresses, offsets, lengths = batch
+    if not isinstance(notify, bytes | None):
+        error = TypeError(f"notify is a {type(notify).__name__}; bytes are needed")
+    return wrong_numbers(error, addresses=addresses, offsets=offsets, lengths=lengths)
+
+
+def wrong_numbers(error: TypeError, **arrays: Numbers) -> TypeError:
+    """Return the error that names the first array of a wrong type; `error` if there is none."""
+    for name, array in arrays.items():
         try:
             view = memoryview(array)
         except TypeError:
@@ -21,8 +29,6 @@ def wrong_types(
         if view.format not in ("Q", "L") or view.ndim != 1 or not view.c_contiguous:
             kind = f"a {type(array).__name__} of shape {view.shape} and format {view.format!r}"
             return _needed(name, kind)
-    if not isinstance(notify, bytes | None):
-        return TypeError(f"notify is a {type(notify).__name__}; bytes are needed")
     return error
 
 

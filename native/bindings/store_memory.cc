@@ -15,6 +15,7 @@ constexpr uint64_t kSmallBytes = 32 << 10;
 
 // A text is a list of texts as well, which nobody means.
 void RefuseOneKey(nb::handle keys) {
+  if (!nb::isinstance<nb::iterable>(keys)) throw nb::type_error("keys: a list of them is needed");
   if (!PyUnicode_Check(keys.ptr()) && !PyBytes_Check(keys.ptr())) return;
   throw nb::type_error("one key where a list of keys is needed");
 }

@@ -19,7 +19,7 @@ namespace mooncake {
 
 using Words =
     nanobind::ndarray<const uint64_t, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
-using KeyArgument = nanobind::typed<nanobind::iterable, nanobind::any>;
+using KeyArgument = nanobind::typed<nanobind::object, nanobind::any>;
 using AnyList = nanobind::typed<nanobind::list, nanobind::any>;
 
 // Runs of local memory. Throws unless there is one length an address.

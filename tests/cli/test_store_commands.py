@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from mooncake_cli.app import main
+from mooncake_cli.commands import status
+from mooncake_core.config import ConductorConfig, MasterConfig
 from mooncake_core.store.patterns import remove_by_prefix
 from tests.store.processes import Cluster
 
@@ -156,3 +159,22 @@ def test_status_names_the_nodes_and_their_domains(store: Cluster) -> None:
     shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     [line] = [line.split() for line in shown.splitlines() if "online" in line]
     assert line[:2] == ["node-0", "node-0"]
+
+
+def test_status_without_an_address_asks_a_master_where_there_is_no_conductor(
+    store: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(status, "DEFAULT_CONDUCTOR", "127.0.0.1:1")
+    monkeypatch.setattr(status, "DEFAULT_MASTER", store.admin)
+    assert main(["status", "--json"]) == 0
+    assert [node["name"] for node in json.loads(capsys.readouterr().out)["store"]["nodes"]]
+    monkeypatch.setattr(status, "DEFAULT_MASTER", "127.0.0.1:2")
+    assert main(["status"]) == 1
+    line = capsys.readouterr().err
+    assert "nor does a master at 127.0.0.1:2; name --conductor or --master" in line
+    assert line.startswith("mooncake: 127.0.0.1:1: nobody answers")
+
+
+def test_status_without_an_address_asks_the_addresses_of_the_defaults() -> None:
+    defaults = ConductorConfig().listen, MasterConfig().admin
+    assert defaults == (status.DEFAULT_CONDUCTOR, status.DEFAULT_MASTER)

@@ -250,3 +250,8 @@ async def test_closing_waits_for_calls_that_are_under_way(quiet_cluster):
     await client.close()
     with pytest.raises(TransferError, match="closed"):
         await client.get("anything")
+
+
+def test_it_has_all_that_the_blocking_client_has():
+    public = {name for name in dir(StoreClient) if not name.startswith("_")}
+    assert public <= set(dir(AsyncStoreClient))

@@ -11,7 +11,7 @@ from mooncake_core.store.options import MAX_PREFERRED, pin_number, pin_seconds, 
 from tests.store import wire
 from tests.store.site import Site
 
-NO_TIMES = [math.nan, math.inf, -math.inf, -1.0, 1e300]
+NO_TIMES = [math.nan, math.inf, -math.inf, -1.0, 0, 1e300]
 
 
 def test_a_key_is_what_its_bytes_are():
@@ -105,3 +105,17 @@ def test_of_many_soft_pins_the_last_one_counts(last_s, is_left):
 def test_members_of_no_group_cannot_be_counted():
     with pytest.raises(ValueError, match="group_size is 2, and there is no group"):
         Link(group_size=2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"strict": "yes"}, "strict is 'yes'; True or False is needed"),
+        ({"soft_pin_s": "5", "pin": "soft"}, "soft_pin_s is '5'; a number of seconds"),
+        ({"preferred": (1,)}, "one of preferred is 1; a name"),
+        ({"preferred": 5}, "preferred is one int; a list of names"),
+    ],
+)
+def test_an_option_of_another_type_is_named(fields, problem):
+    with pytest.raises(TypeError, match=problem):
+        PutOptions(**fields)
