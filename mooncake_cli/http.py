@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 from typing import Any
 
 from mooncake_core.errors import MooncakeError, UsageError, WireError
@@ -28,7 +29,7 @@ def get_json(address: str, path: str) -> tuple[int, Any]:
         WireError: whoever answers does not speak HTTP with JSON.
     """
     host, _, port = address.rpartition(":")
-    if not host or "/" in address or not port.isdigit():
+    if not host or "/" in address or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
         raise UsageError(f"{address!r} is not host:port, such as 127.0.0.1:8000")
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=TIMEOUT_S)
     try:

@@ -10,6 +10,7 @@ import typer
 
 from mooncake_cli.flags import Json
 from mooncake_cli.render import print_table
+from mooncake_core.config import StoreClientConfig, load_config
 from mooncake_core.errors import MooncakeError
 from mooncake_core.units import format_size
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from mooncake_core.store.tasks import StoreAdmin, TaskStatus
 
 FOREVER_S = 1e6
+_LAST_TASK = (1 << 64) - 1
 
 Master: Any = typer.Option("127.0.0.1:7400", metavar="HOST:PORT", help="Where the master listens.")
 
@@ -51,7 +53,9 @@ def drain(
 
 def tasks(
     master: str = Master,
-    cancel: int | None = typer.Option(None, metavar="TASK", help="End this one where it is."),
+    cancel: int | None = typer.Option(
+        None, metavar="TASK", min=0, max=_LAST_TASK, help="End this one where it is."
+    ),
     as_json: bool = Json,
 ) -> None:
     """Show copies, moves and drains that run or have run in the background."""
@@ -69,7 +73,8 @@ def _admin(master: str) -> StoreAdmin:
     # The native library is loaded only when it is needed: help should be quick.
     from mooncake_core.store.tasks import StoreAdmin  # noqa: PLC0415
 
-    return StoreAdmin(master)
+    config, _ = load_config(StoreClientConfig, None, {"master": master})
+    return StoreAdmin(config.master)
 
 
 def _show(all_of: Sequence[TaskStatus], *, as_json: bool) -> None:

@@ -89,7 +89,14 @@ def test_the_version_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("nothing",), ("store", "--no-such-flag"), ("kvsize",), ("up", "--port=-1")]
+    "arguments",
+    [
+        ("nothing",),
+        ("store", "--no-such-flag"),
+        ("kvsize",),
+        ("up", "--port=-1"),
+        ("store", "tasks", "--cancel=-1"),
+    ],
 )
 def test_wrong_usage_ends_with_2(arguments: tuple[str, ...]) -> None:
     answer = mooncake(*arguments)
@@ -128,6 +135,8 @@ def test_what_cannot_be_done_is_one_line_and_1(arguments: tuple[str, ...], probl
         (("status", "--master=nonsense"), "'nonsense' is not host:port"),
         (("status", "--conductor=http://127.0.0.1:1"), "'http://127.0.0.1:1' is not host:port"),
         (("store", "ls", "--master=nonsense"), "--master: 'nonsense' is not host:port"),
+        (("store", "tasks", "--master=7400"), "--master: '7400' is not host:port"),
+        (("status", "--master=127.0.0.1:99999"), "'127.0.0.1:99999' is not host:port"),
         (("store", "get", "a\\q"), "a backslash is written"),
         (("store", "bench", "--op=take"), "--op: 'take' is none of put"),
         (("store", "bench", "--size=5 x"), "--size: '5 x': unknown unit"),
