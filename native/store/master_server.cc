@@ -22,6 +22,8 @@ namespace mooncake::store {
 namespace {
 
 constexpr double kTick_s = 0.1;
+constexpr double kTurn_s = 1e-3;     // of one connection, before the others have theirs
+constexpr size_t kTurnsARound = 64;  // of those that had more to ask
 constexpr size_t kMaxClients = 16'384;
 constexpr size_t kMaxStrangers = 1024;  // the first of more makes room
 
@@ -87,6 +89,7 @@ void MasterServer::Run() {
         Serve(fd, events[at].events);
       }
     }
+    ServeDue();
     if (core_.has_background()) core_.RunSlice(MonotonicSeconds());
   }
 }
@@ -97,7 +100,7 @@ int MasterServer::Wait(std::span<epoll_event> events, bool has_served) {
   const auto wait = [&](int wait_ms) {
     return epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wait_ms);
   };
-  if (core_.has_background()) return wait(0);
+  if (core_.has_background() || !due_.empty()) return wait(0);
   if (has_served) {
     Spin spin;
     do {
@@ -166,37 +169,61 @@ void MasterServer::Serve(int fd, uint32_t events) {
   const auto found = clients_.find(fd);
   if (found == clients_.end()) return;  // closed by an earlier event of this round
   Client& client = *found->second;
+  if (client.is_due) return;  // its turn comes
   Connection& connection = client.connection;
   bool is_alive = true;
   if ((events & ~EPOLLOUT) != 0 && !connection.is_clogged()) is_alive = connection.Read();
-  // Requests that found the output full go on as soon as it has room.
-  for (bool go_on = true; is_alive && go_on;) {
-    is_alive = Handle(client);
-    go_on = connection.is_clogged();
-    is_alive = is_alive && connection.Flush();
+  if (!is_alive || !TakeTurn(client)) return Close(fd);
+  if (client.is_due) due_.emplace_back(fd, client.serial);
+  Watch(client);
+}
+
+// Requests that found the output full go on as soon as it has room. False: this connection is to be
+// closed.
+bool MasterServer::TakeTurn(Client& client) {
+  Connection& connection = client.connection;
+  const double end_s = MonotonicSeconds() + kTurn_s;
+  for (bool go_on = true; go_on;) {
+    if (!Handle(client, end_s)) return false;
+    go_on = connection.is_clogged() && !client.is_due;
+    if (!connection.Flush()) return false;
     go_on = go_on && !connection.is_clogged();
   }
-  if (!is_alive) return Close(fd);
-  Watch(client);
+  return true;
+}
+
+// One turn for each of those whose last one was too short, in their order.
+void MasterServer::ServeDue() {
+  for (size_t left = std::min(due_.size(), kTurnsARound); left > 0; --left) {
+    const auto [fd, serial] = due_.front();
+    due_.pop_front();
+    const auto found = clients_.find(fd);
+    if (found == clients_.end() || found->second->serial != serial) continue;
+    found->second->is_due = false;
+    Serve(fd, 0);
+  }
 }
 
 void MasterServer::Watch(Client& client) {
   const Connection& connection = client.connection;
-  const uint32_t wanted =
-      (connection.has_output() ? EPOLLOUT : 0u) | (connection.is_clogged() ? 0u : EPOLLIN);
+  const uint32_t wanted = (connection.has_output() ? EPOLLOUT : 0u) |
+                          (connection.is_clogged() || client.is_due ? 0u : EPOLLIN);
   if (wanted == client.watched) return;
   client.watched = wanted;
   epoll_event event{.events = wanted, .data = {.fd = connection.fd()}};
   epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection.fd(), &event);
 }
 
-// Answers what has arrived as far as the output has room. False: this connection is to be closed.
-bool MasterServer::Handle(Client& client) {
+// Answers what has arrived as far as its turn lasts and the output has room. False: this connection
+// is to be closed.
+bool MasterServer::Handle(Client& client, double end_s) {
   while (!client.connection.is_clogged()) {
     const auto frame = client.connection.Next();
     if (!frame.ok()) return false;
     if (!frame.value()) return true;
     if (!Answer(client, *frame.value())) return false;
+    client.is_due = MonotonicSeconds() >= end_s;
+    if (client.is_due) return true;
   }
   return true;
 }

@@ -1,5 +1,6 @@
 // MasterServer: the shell of the master: one thread that waits on sockets and hands their requests
-// to the core, one after another.
+// to the core, one after another, and connection by connection: who has sent much is answered in
+// turns.
 //
 // Thread safety: Start and Stop by one thread; the rest by any.
 // Ownership: owns its thread and its sockets; destroying it stops it.
@@ -13,6 +14,7 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 
 #include "base/fd.h"
 #include "base/socket.h"
@@ -41,6 +43,7 @@ class MasterServer {
     Connection connection;
     const uint64_t serial;    // descriptors come again, this does not
     bool has_spoken = false;  // a whole frame
+    bool is_due = false;      // its turn has ended before it was answered all that it had sent
     NodeId node = 0;          // when a store node speaks on it
     uint32_t watched = 0;     // epoll events
   };
@@ -61,7 +64,9 @@ class MasterServer {
   void StopAccepting();
   void AddStranger(const Client& client);
   void DropFirstStranger();
-  bool Handle(Client& client);
+  bool TakeTurn(Client& client);
+  void ServeDue();
+  bool Handle(Client& client, double end_s);
   bool Answer(Client& client, const FrameBuffer::Frame& frame);
   bool Refuse(Client& client, const Status& why, size_t begin, uint64_t request_id);
   void Watch(Client& client);
@@ -73,7 +78,8 @@ class MasterServer {
   const std::string endpoint_;
   const double patience_s_;
   MasterCore core_;
-  std::deque<Stranger> strangers_;  // in the order of their coming
+  std::deque<Stranger> strangers_;            // in the order of their coming
+  std::deque<std::pair<int, uint64_t>> due_;  // descriptors and serials
   uint64_t last_serial_ = 0;
   std::unordered_map<int, std::unique_ptr<Client>> clients_;
   bool is_accepting_ = false;
