@@ -61,7 +61,8 @@ MasterLoad::MasterLoad(const MasterLoadOptions& options) : options_(options), co
     MC_CHECK(core_.Step(event, now_s_).is_known, "node %u of %llu bytes", node,
              static_cast<unsigned long long>(event.capacity_bytes));
   }
-  core_.Step(store::Hello{kSession, 0, 1, "10.0.0.1"}, now_s_);
+  const store::Hello hello{kSession, 0, 1, "10.0.0.1"};
+  MC_CHECK(core_.Step(hello, now_s_).ok(), "hello");
   starts_.session = ends_.session = kSession;
   starts_.options.resize(1);
 }

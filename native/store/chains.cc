@@ -4,7 +4,6 @@
 namespace mooncake::store {
 namespace {
 
-constexpr int kMaxAdopted = 1024;  // children more than these stay behind the old version
 constexpr int kMaxDescent = 4096;  // what stands further behind is cut off and stays
 
 }  // namespace
@@ -38,12 +37,11 @@ void Inventory::UnlinkFromParent(uint32_t index, bool evicted) {
 }
 
 // Children follow a new version of their parent that stands where the old one did. (Elsewhere it
-// could stand behind them.)
+// could stand behind them.) More than a step may relink stay behind the old one.
 void Inventory::Adopt(uint32_t old, uint32_t fresh) {
   if (objects_[old].parent != objects_[fresh].parent) return;
-  for (int count = 0; count < kMaxAdopted; ++count) {
+  for (; adoptable_ > 0 && objects_[old].child != kNoIndex; --adoptable_) {
     const uint32_t child = objects_[old].child;
-    if (child == kNoIndex) return;
     UnlinkFromParent(child, false);
     LinkToParent(child, fresh);
   }

@@ -56,6 +56,7 @@ CopyJobs::Outcome CopyJobs::Start(const Plan& plan) {
   }
   const uint64_t id = ++last_job_;
   job_of_[plan.object] = id;
+  if (plan.owner == Owner::kTask) of_tasks_.emplace(plan.task, id);
   jobs_.emplace(id, std::move(job));
   if (outcome == RoomOutcome::kDone) {
     IssueAll(id);
@@ -293,8 +294,9 @@ void CopyJobs::Lost(NodeId node, const std::string& name) {
 
 void CopyJobs::Cancel(uint64_t task) {
   std::vector<uint64_t> own;
-  for (const auto& [id, job] : jobs_) {
-    if (job.plan.owner == Owner::kTask && job.plan.task == task) own.push_back(id);
+  for (auto at = of_tasks_.lower_bound({task, 0}); at != of_tasks_.end(); ++at) {
+    if (at->first != task) break;
+    own.push_back(at->second);
   }
   for (const uint64_t id : own) Fail(id, "it was cancelled");
 }
@@ -331,6 +333,7 @@ void CopyJobs::Finish(uint64_t id) {
   }
   ended_.push_back({job.plan, job.generation, bytes, std::move(job.problem)});
   job_of_.erase(object);
+  of_tasks_.erase({job.plan.task, id});
   jobs_.erase(id);
   inventory_.Unhold(object);
 }

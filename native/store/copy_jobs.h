@@ -57,7 +57,7 @@ class CopyJobs {
   Outcome Start(const Plan& plan);
   bool IsCopied(uint32_t object) const { return job_of_.contains(object); }
   bool is_full() const;
-  // The task's jobs come to nothing.
+  // The task's jobs come to nothing, at a cost that others' do not add to.
   void Cancel(uint64_t task);
   // What has ended and was not taken yet.
   std::optional<End> TakeEnded();
@@ -118,8 +118,9 @@ class CopyJobs {
   const uint64_t stripe_bytes_;
   std::unique_ptr<Placer> placer_;
   std::map<uint64_t, Job> jobs_;
-  std::unordered_map<uint32_t, uint64_t> job_of_;  // object -> job
-  std::deque<uint64_t> making_;                    // jobs, some of which have ended
+  std::unordered_map<uint32_t, uint64_t> job_of_;     // object -> job
+  std::set<std::pair<uint64_t, uint64_t>> of_tasks_;  // task and job
+  std::deque<uint64_t> making_;                       // jobs, some of which have ended
   std::unordered_map<uint64_t, Order> orders_;
   std::unordered_map<NodeId, Queue> queues_;
   std::deque<End> ended_;

@@ -117,7 +117,7 @@ TaskCreated CopyTasks::Undrain(const std::string& name) {
   return {id, ""};
 }
 
-Tasks CopyTasks::Query(const TaskQuery& event, double now_s) {
+Result<Tasks> CopyTasks::Query(const TaskQuery& event, double now_s) {
   Tasks answer;
   uint64_t bytes = 0;
   const auto add = [&](uint64_t id, Task& task) {
@@ -129,8 +129,7 @@ Tasks CopyTasks::Query(const TaskQuery& event, double now_s) {
     task.info.age_s = now_s - task.started_s;
     const TaskInfo& info = task.info;
     bytes += kTaskBytes + info.key.size() + info.source.size() + info.problem.size();
-    answer.is_refused = answer.is_refused || bytes > kMaxAnswerBytes;
-    if (!answer.is_refused) answer.tasks.push_back(info);
+    if (bytes <= kMaxAnswerBytes) answer.tasks.push_back(info);
   };
   if (event.tasks.empty() && !event.is_cancel) {
     for (auto& [id, task] : tasks_) add(id, task);
@@ -138,6 +137,7 @@ Tasks CopyTasks::Query(const TaskQuery& event, double now_s) {
   for (const uint64_t id : event.tasks) {
     if (const auto found = tasks_.find(id); found != tasks_.end()) add(id, found->second);
   }
+  if (bytes > kMaxAnswerBytes) return Status(Code::kInvalidArgument, kAnswerTooLong);
   return answer;
 }
 

@@ -27,7 +27,8 @@ class CopyTasks {
 
   // Draining a node that drains already gives the task that does it, undraining the one that did.
   TaskCreated Create(const TaskCreate& event, double now_s);
-  Tasks Query(const TaskQuery& event, double now_s);
+  // kInvalidArgument when the answer would not fit a frame.
+  Result<Tasks> Query(const TaskQuery& event, double now_s);
 
   // Starts copies, some tens of steps each.
   void Work(int& steps, double now_s);

@@ -6,64 +6,54 @@
 namespace mooncake::store {
 namespace {
 
-template <typename Item>
-size_t LongestOf(const Item& item) {
-  size_t most = 0;
-  if constexpr (requires { item.lost; }) most = item.lost.size();
-  if constexpr (requires { item.dirty; }) {
-    most = std::max({most, item.dirty.size(), item.failed.size()});
+// How long the longest list of a message is, wherever it is in it. Checksums do not count: what is
+// done with each takes no longer than to send it.
+class Longest {
+ public:
+  template <typename... T>
+  bool operator()(T&... fields) {
+    (Look(fields), ...);
+    return true;
   }
-  return most;
-}
+  size_t length() const { return length_; }
 
-// How long the longest list of a message is.
-template <typename M>
-size_t CountOf(const M& message) {
-  size_t most = 0;
-  const auto add = [&](const auto& list) { most = std::max(most, list.size()); };
-  if constexpr (requires { message.items; }) {
-    add(message.items);
-    for (const auto& item : message.items) most = std::max(most, LongestOf(item));
+ private:
+  void Look(std::vector<uint32_t>&) {}
+  template <typename T>
+  void Look(std::vector<T>& list) {
+    length_ = std::max(length_, list.size());
+    for (T& each : list) Look(each);
   }
-  if constexpr (requires { message.options; }) add(message.options);
-  if constexpr (requires { message.released; }) add(message.released);
-  if constexpr (requires { message.keys; }) add(message.keys);
-  if constexpr (requires { message.leases; }) add(message.leases);
-  if constexpr (requires { message.pins; }) add(message.pins);
-  if constexpr (requires { message.tasks; }) add(message.tasks);
-  if constexpr (requires { message.targets; }) add(message.targets);
-  if constexpr (requires { message.fenced; }) add(message.fenced);
-  if constexpr (requires { message.finished; }) {
-    add(message.finished);
-    for (const auto& result : message.finished) add(result.corrupt);
+  template <typename T>
+  void Look(T& field) {
+    if constexpr (requires { Fields(*this, field); }) Fields(*this, field);
   }
-  return most;
-}
+
+  size_t length_ = 0;
+};
 
 // More would keep all others waiting.
 template <typename M>
 Result<M> DecodeBatch(std::span<const uint8_t> body) {
   Result<M> message = Decode<M>(body);
-  if (!message.ok() || CountOf(message.value()) <= kMaxBatch) return message;
+  if (!message.ok()) return message;
+  Longest longest;
+  Fields(longest, message.value());
+  if (longest.length() <= kMaxBatch) return message;
   return Status(Code::kInvalidArgument,
-                "a message with a list of " + std::to_string(CountOf(message.value())) +
-                    "; at most " + std::to_string(kMaxBatch) + " go into one, make several of it");
+                "a message with a list of " + std::to_string(longest.length()) + "; at most " +
+                    std::to_string(kMaxBatch) + " go into one, make several of it");
 }
 
-// An answer that is none: it would be without bound and was not even made, or there may be no more.
 template <typename R>
-Status CheckReply(const R& reply, size_t count) {
-  if constexpr (requires { reply.is_refused; }) {
-    if (reply.is_refused) {
-      return {Code::kInvalidArgument, "the answer to a list of " + std::to_string(count) +
-                                          " takes more than 48 MiB; ask for fewer at once"};
-    }
-  } else if constexpr (requires { reply.is_full; }) {
-    if (reply.is_full) {
-      return {Code::kUnavailable, "it has as many clients as it takes; try again later"};
-    }
-  }
+Status EncodeReply(const R& reply, std::vector<uint8_t>& answer) {
+  Encode(reply, answer);
   return Status::Ok();
+}
+template <typename R>
+Status EncodeReply(const Result<R>& reply, std::vector<uint8_t>& answer) {
+  if (reply.ok()) Encode(reply.value(), answer);
+  return reply.status();
 }
 
 // Decodes an M, hands it to `handle`, and encodes what that returns.
@@ -74,9 +64,7 @@ Status Answer(std::span<const uint8_t> body, std::vector<uint8_t>& answer, F han
   if constexpr (std::is_void_v<decltype(handle(message.value()))>) {
     handle(message.value());
   } else {
-    const auto reply = handle(message.value());
-    MC_RETURN_IF_ERROR(CheckReply(reply, CountOf(message.value())));
-    Encode(reply, answer);
+    return EncodeReply(handle(message.value()), answer);
   }
   return Status::Ok();
 }

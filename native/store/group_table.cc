@@ -21,17 +21,27 @@ uint32_t GroupTable::Join(std::string_view name, uint32_t size, uint32_t index) 
   }
   Group& group = groups_[number];
   group.size = std::max(group.size, size);
+  seats_.Insert({HashIndex(index), index + 1, static_cast<uint32_t>(group.members.size())});
   group.members.push_back(index);
   return number;
 }
 
-// Whoever goes in turn is found at once.
+GroupTable::Seat* GroupTable::SeatOf(uint32_t index) {
+  Seat* seat =
+      seats_.Find(HashIndex(index), [&](const Seat& one) { return one.number == index + 1; });
+  MC_CHECK(seat != nullptr, "object %u is in no group", index);
+  return seat;
+}
+
+// The last member takes its seat.
 void GroupTable::Leave(uint32_t number, uint32_t index) {
   Group& group = groups_[number];
-  const auto found = std::find(group.members.rbegin(), group.members.rend(), index);
-  MC_CHECK(found != group.members.rend(), "object %u is not in its group", index);
-  *found = group.members.back();
+  const uint32_t at = SeatOf(index)->at;
+  MC_CHECK(group.members[at] == index, "object %u is not in its group", index);
+  SeatOf(group.members.back())->at = at;
+  group.members[at] = group.members.back();
   group.members.pop_back();
+  seats_.Erase(HashIndex(index), [&](const Seat& one) { return one.number == index + 1; });
   if (!group.members.empty()) return;
   if (group.is_dead) {
     dead_.erase(std::ranges::find(dead_, number));  // most often the first

@@ -10,6 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "store/growing_table.h"
+#include "store/key_hash.h"
 #include "store/object_table.h"
 
 namespace mooncake::store {
@@ -42,7 +44,18 @@ class GroupTable {
   const std::deque<uint32_t>& dead() const { return dead_; }
 
  private:
+  // Of an object in its group's members.
+  struct Seat {
+    uint32_t hash = 0;
+    uint32_t number = 0;  // of the object, + 1
+    uint32_t at = 0;
+    bool is_set() const { return number != 0; }
+  };
+
+  Seat* SeatOf(uint32_t index);
+
   std::deque<Group> groups_;
+  GrowingTable<Seat, 6> seats_;
   std::vector<uint32_t> unused_;
   std::unordered_map<std::string_view, uint32_t> by_name_;  // views of the groups' own names
   std::deque<uint32_t> dead_;

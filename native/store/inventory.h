@@ -228,6 +228,8 @@ class Inventory {
   void CheckObject(uint32_t index) const;
   void CheckGroups() const;
 
+  static constexpr int kMaxAdopted = 1024;  // children, in a step
+
   const uint64_t stripe_bytes_;
   const int step_evictions_;
   const bool evicts_oldest_;  // of all nodes', where placement has no wish of its own
@@ -239,7 +241,7 @@ class Inventory {
   uint64_t committed_ = 0;
   std::array<uint64_t, 3> pinned_bytes_{};
   uint32_t now_used_ = 0;                            // the count of uses
-  int work_ = 0, looks_ = 0;                         // left to this step
+  int work_ = 0, looks_ = 0, adoptable_ = 0;         // left to this step
   std::deque<uint32_t> fenced_;                      // nodes with blocks that may be freed
   std::deque<std::pair<uint32_t, uint64_t>> short_;  // object and generation
 

@@ -30,4 +30,9 @@ inline uint64_t HashKey(std::string_view key, uint64_t seed) {
   return MixWords(hash ^ kFirst, kSecond);
 }
 
+// Of an object's number, for tables of those that have something.
+constexpr uint32_t HashIndex(uint32_t index) {
+  return static_cast<uint32_t>(MixWords(index + 0x9e3779b97f4a7c15, 0xd1b54a32d192ed03));
+}
+
 }  // namespace mooncake::store

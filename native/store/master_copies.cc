@@ -10,10 +10,10 @@ TaskCreated MasterCore::Step(const TaskCreate& event, double now_s) {
   return created;
 }
 
-Tasks MasterCore::Step(const TaskQuery& event, double now_s) {
+Result<Tasks> MasterCore::Step(const TaskQuery& event, double now_s) {
   now_s = Advance(now_s);
   Work(settle_steps());
-  Tasks answer = tasks_.Query(event, now_s);
+  Result<Tasks> answer = tasks_.Query(event, now_s);
   EndCopies();
   return answer;
 }

@@ -55,25 +55,22 @@ MasterCore::Session* MasterCore::Known(SessionId session, double now_s) {
   return &found->second;
 }
 
-HelloReply MasterCore::Step(const Hello& event, double now_s) {
+Result<HelloReply> MasterCore::Step(const Hello& event, double now_s) {
   now_s = Advance(now_s);
   EndSession(event.previous);
   Work(settle_steps());
-  HelloReply reply{sessions_.size() >= options_.max_sessions,
-                   false,
-                   event.session,
-                   options_.epoch,
-                   options_.client_ttl_s,
-                   options_.lease_s};
+  if (sessions_.size() >= options_.max_sessions) {
+    return Status(Code::kUnavailable, "it has as many clients as it takes; try again later");
+  }
+  HelloReply reply{false, event.session, options_.epoch, options_.client_ttl_s, options_.lease_s};
   // Id 0 names nobody, so that no node could fence it.
   reply.is_fenced = event.peer_id == 0 || fenced_peers_.Contains(event.peer_id);
-  if (!reply.is_fenced && !reply.is_full) {
-    Session& session = sessions_[event.session];
-    session.peer_id = event.peer_id;
-    session.puts.seed = options_.seed;
-    if (event.host_id.size() <= kMaxNameBytes) session.host_id = event.host_id;
-    session.seen_s = now_s;
-  }
+  if (reply.is_fenced) return reply;
+  Session& session = sessions_[event.session];
+  session.peer_id = event.peer_id;
+  session.puts.seed = options_.seed;
+  if (event.host_id.size() <= kMaxNameBytes) session.host_id = event.host_id;
+  session.seen_s = now_s;
   return reply;
 }
 
@@ -169,14 +166,14 @@ void MasterCore::GiveBackForgotten(int& steps) {
 void MasterCore::PinUntil(uint32_t index, double end_s) {
   (void)ForgetSoftPin(index);
   const uint64_t generation = inventory_.objects()[index].generation;
-  soft_pin_of_.Insert({end_s, generation, SoftPinHash(index), index + 1});
+  soft_pin_of_.Insert({end_s, generation, HashIndex(index), index + 1});
   soft_pins_.emplace(end_s, index);
 }
 
 // Returns the generation that it was of; 0: there is none.
 uint64_t MasterCore::ForgetSoftPin(uint32_t index) {
   const auto is_its = [index](const SoftPin& pin) { return pin.number == index + 1; };
-  const SoftPin* found = soft_pin_of_.Find(SoftPinHash(index), is_its);
+  const SoftPin* found = soft_pin_of_.Find(HashIndex(index), is_its);
   if (found == nullptr) return 0;
   const SoftPin pin = *found;
   soft_pins_.erase({pin.end_s, index});

@@ -50,7 +50,8 @@ class MasterCore {
   MasterCore(const MasterCore&) = delete;
   MasterCore& operator=(const MasterCore&) = delete;
 
-  HelloReply Step(const Hello& event, double now_s);
+  // kUnavailable when there are as many sessions as may be.
+  Result<HelloReply> Step(const Hello& event, double now_s);
   HeartbeatReply Step(const Heartbeat& event, double now_s);
   void Goodbye(SessionId session, double now_s);
 
@@ -67,13 +68,15 @@ class MasterCore {
   // the object is another by now.
   void ReportCorrupt(std::string_view key, uint64_t generation, NodeId node);
 
-  // One answer a key, those that are not there included.
-  Objects Step(const Describe& event);
+  // One answer a key, those that are not there included. kInvalidArgument when all of it would not
+  // fit a frame.
+  Result<Objects> Step(const Describe& event);
   Objects Step(const List& event);
   std::vector<bool> Step(const SetPin& event, double now_s);
 
   TaskCreated Step(const TaskCreate& event, double now_s);
-  Tasks Step(const TaskQuery& event, double now_s);
+  // kInvalidArgument when the answer would not fit a frame. What was to be cancelled is, even so.
+  Result<Tasks> Step(const TaskQuery& event, double now_s);
 
   NodeReply Step(const NodeRegister& event, double now_s);
   NodeReply Step(const NodeHeartbeat& event, double now_s);
@@ -175,9 +178,6 @@ class MasterCore {
   void GiveBackForgotten(int& steps);
   void PinUntil(uint32_t index, double end_s);
   uint64_t ForgetSoftPin(uint32_t index);
-  static uint32_t SoftPinHash(uint32_t index) {
-    return static_cast<uint32_t>(MixWords(index + 0x9e3779b97f4a7c15, 0xd1b54a32d192ed03));
-  }
 
   // master_puts.cc
   void Near(std::span<const PutStart::Item> items);
@@ -195,7 +195,7 @@ class MasterCore {
   EndOutcome AbortPut(Session& owner, const PutAbort::Item& item);
   void DropLost(uint32_t index, const PutEnd::Item& item, uint64_t peer_id);
   void Doubt(const Object& object, std::span<const NodeId> failed);
-  bool IsOnOne(std::span<const CopyExtent> copy, std::span<const NodeId> nodes) const;
+  bool IsOnOne(std::span<const CopyExtent> copy, const std::set<NodeId>& nodes) const;
   void EndWriting(uint32_t index);
 
   // master_lookups.cc

@@ -51,7 +51,7 @@ ObjectInfo MasterCore::InfoOf(uint32_t index, Objects& answer) {
   return info;
 }
 
-Objects MasterCore::Step(const Describe& event) {
+Result<Objects> MasterCore::Step(const Describe& event) {
   Objects answer;
   ++last_answer_;
   Near(event.keys);
@@ -65,8 +65,7 @@ Objects MasterCore::Step(const Describe& event) {
       answer.objects.emplace_back().key = event.keys[at];
     }
     bytes += BytesOf(answer.objects.back());
-    if (bytes > kMaxAnswerBytes)
-      return {.is_refused = true, .cursor = 0, .nodes = {}, .objects = {}};
+    if (bytes > kMaxAnswerBytes) return Status(Code::kInvalidArgument, kAnswerTooLong);
   }
   return answer;
 }

@@ -218,7 +218,7 @@ void MasterCore::ReportCorrupt(std::string_view key, uint64_t generation, NodeId
   if (index == kNoIndex) return;
   const Object& object = inventory_.objects()[index];
   if (object.generation != generation || object.state != ObjectState::kCommitted) return;
-  const NodeId nodes[] = {node};
+  const std::set<NodeId> nodes{node};
   for (size_t at = object.copy_count; at-- > 0;) {
     if (node != 0 && !IsOnOne(object.copy(at), nodes)) continue;
     if (object.copy(at)[0].is_retired) continue;

@@ -315,8 +315,9 @@ EndOutcome MasterCore::AbortPut(Session& owner, const PutAbort::Item& item) {
   ++inventory_.counters().aborts;
   const Object& object = inventory_.objects()[index];
   Doubt(object, item.failed);
+  const std::set<NodeId> dirty(item.dirty.begin(), item.dirty.end());
   for (size_t at = object.copy_count; at-- > 0;) {
-    if (!IsOnOne(object.copy(at), item.dirty)) continue;
+    if (!IsOnOne(object.copy(at), dirty)) continue;
     inventory_.DropCopy(index, at, &owner.peer_id);
     fenced_peers_.Add(owner.peer_id);
   }
@@ -327,32 +328,32 @@ EndOutcome MasterCore::AbortPut(Session& owner, const PutAbort::Item& item) {
 // Of the nodes that the put was granted, and no others: it costs whoever raises a doubt a put.
 void MasterCore::Doubt(const Object& object, std::span<const NodeId> failed) {
   if (failed.empty()) return;
+  const std::set<NodeId> those(failed.begin(), failed.end());
   NodeTable& nodes = inventory_.nodes();
   for (const CopyExtent& extent : object.extents()) {
     if (extent.is_void()) continue;
-    const bool has_failed = std::ranges::find(failed, nodes[extent.node].id) != failed.end();
-    if (has_failed) nodes.Doubt(extent.node, now_s_ + kDoubt_s);
+    if (those.contains(nodes[extent.node].id)) nodes.Doubt(extent.node, now_s_ + kDoubt_s);
   }
 }
 
 // A copy that has lost a stripe is lost.
 void MasterCore::DropLost(uint32_t index, const PutEnd::Item& item, uint64_t peer_id) {
   const Object& object = inventory_.objects()[index];
+  const std::set<NodeId> dirty(item.dirty.begin(), item.dirty.end());
   for (size_t at = object.copy_count; at-- > 0;) {
     const auto copy = object.copy(at);
     const bool is_lost = std::ranges::find(item.lost, at) != item.lost.end() ||
                          std::ranges::any_of(copy, &CopyExtent::is_void);
     if (!is_lost) continue;
-    const bool is_dirty = IsOnOne(copy, item.dirty);
+    const bool is_dirty = IsOnOne(copy, dirty);
     if (is_dirty) fenced_peers_.Add(peer_id);
     inventory_.DropCopy(index, at, is_dirty ? &peer_id : nullptr);
   }
 }
 
-bool MasterCore::IsOnOne(std::span<const CopyExtent> copy, std::span<const NodeId> nodes) const {
-  return std::ranges::any_of(copy, [&](const CopyExtent& extent) {
-    if (extent.is_void()) return false;
-    return std::ranges::find(nodes, inventory_.nodes()[extent.node].id) != nodes.end();
+bool MasterCore::IsOnOne(std::span<const CopyExtent> copy, const std::set<NodeId>& nodes) const {
+  return !nodes.empty() && std::ranges::any_of(copy, [&](const CopyExtent& extent) {
+    return !extent.is_void() && nodes.contains(inventory_.nodes()[extent.node].id);
   });
 }
 

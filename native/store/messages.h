@@ -28,6 +28,8 @@ inline constexpr uint64_t kMaxExtents = 4096;  // of an object, in all its copie
 inline constexpr uint64_t kMaxNodeBytes = 1ull << 50;
 inline constexpr size_t kMaxNameBytes = 256;  // of an endpoint, a host id, a node or a domain
 inline constexpr uint64_t kMaxAnswerBytes = 48u << 20;  // with room for the frame
+inline constexpr const char* kAnswerTooLong =
+    "the answer takes more than 48 MiB; ask for fewer at once";
 // A node that is silent is suspected after the time to live, and lost after so many of them.
 inline constexpr double kNodeLostAfter = 2;
 
@@ -56,7 +58,6 @@ struct Hello {
   std::string host_id;     // where it runs; for local-first placement
 };
 struct HelloReply {
-  bool is_full = false;    // as many sessions as may be are there; not on the wire, but an error
   bool is_fenced = false;  // this peer id was revoked: rotate and say hello again
   SessionId session = 0;
   uint64_t epoch = 0;
@@ -235,8 +236,7 @@ struct List {
   std::string_view prefix{};
 };
 struct Objects {
-  bool is_refused = false;  // the answer would not fit a frame; not on the wire, but an error
-  uint64_t cursor = 0;      // 0: that was all
+  uint64_t cursor = 0;             // 0: that was all
   std::vector<std::string> nodes;  // names
   std::vector<ObjectInfo> objects;
 };
@@ -276,7 +276,6 @@ struct TaskInfo {
   std::string problem;  // why it failed, or what it waits for
 };
 struct Tasks {
-  bool is_refused = false;  // the answer would not fit a frame; not on the wire, but an error
   std::vector<TaskInfo> tasks;
 };
 

@@ -27,6 +27,7 @@ void Inventory::BeginStep() {
   ++now_used_;
   work_ = step_evictions_;
   looks_ = kLooksAnEviction * step_evictions_;
+  adoptable_ = kMaxAdopted;
 }
 
 // A batch waits for its cache misses together: for records, then for what varies, then for slots.

@@ -87,7 +87,7 @@ class Walk {
 
   void SayHello(size_t at) {
     const Hello hello{++last_id_, sessions_[at].id, last_id_ + 1'000'000, "host"};
-    sessions_[at] = {core_.Step(hello, now_s_).session};
+    sessions_[at] = {core_.Step(hello, now_s_).value().session};
     std::erase_if(puts_, [at](const auto& put) { return put.second.session == at; });
   }
 
@@ -218,7 +218,7 @@ class Walk {
     const bool has_source = kind != TaskKind::kCopy;
     const TaskCreated made =
         core_.Step(TaskCreate{kind, Key(), has_source ? name : "", {}}, now_s_);
-    if (made.task != 0 && dice_.Comes(20)) core_.Step(TaskQuery{{made.task}, true}, now_s_);
+    if (made.task != 0 && dice_.Comes(20)) (void)core_.Step(TaskQuery{{made.task}, true}, now_s_);
   }
 
   void Leave() {

@@ -35,7 +35,7 @@ NodeRegister SomeNode() { return {1, kEpoch, "127.0.0.1:1", "host", "", "", 1 <<
 
 TEST(NobodyWithoutANameIsTakenIn) {
   MasterCore core({kEpoch, 3, 5});
-  EXPECT(core.Step(Hello{1, 0, 0, ""}, 0).is_fenced);
+  EXPECT(core.Step(Hello{1, 0, 0, ""}, 0).value().is_fenced);
   NodeRegister node = SomeNode();
   node.node = 0;
   EXPECT(!core.Step(node, 0).is_known);
@@ -52,7 +52,7 @@ TEST(LookupWithAnAnswerTooLargeIsRefusedBeforeItIsMade) {
   NodeRegister node = SomeNode();
   node.capacity_bytes = 64 << 20;
   core.Step(node, 0);
-  core.Step(Hello{1, 0, 9, ""}, 0);
+  EXPECT(core.Step(Hello{1, 0, 9, ""}, 0).ok());
   const PutStart::Item put{
       .put_id = 1, .key = "key", .size_bytes = kParts * kPart, .part_bytes = kPart};
   const auto started = core.Step(PutStart{1, {{}}, {put}}, 0);
@@ -78,7 +78,7 @@ TEST(LookupWithAnAnswerTooLargeIsRefusedBeforeItIsMade) {
 TEST(WholeBatchWhoseAbortOvertookItsStartTakesNoSpace) {
   MasterCore core({kEpoch, 3, 5});
   core.Step(SomeNode(), 0);
-  core.Step(Hello{1, 0, 9, ""}, 0);
+  EXPECT(core.Step(Hello{1, 0, 9, ""}, 0).ok());
   PutAbort abort{1, {}};
   PutStart start{1, {{}}, {}};
   for (uint64_t put = 1; put <= kMaxBatch; ++put) {
