@@ -13,7 +13,7 @@ from mooncake_core.errors import ConfigError
 _ISA = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 """Instruction sets that choose other kernels, and so other roundings."""
 
-_KEY = "--model-device"
+_KEY = "model.device"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,7 +46,7 @@ class Runtime:
     ) -> None:
         if block_tokens % PAGE_TOKENS:
             raise ConfigError(
-                f"--block-tokens: {block_tokens} is no multiple of {PAGE_TOKENS}, "
+                f"block_tokens: {block_tokens} is no multiple of {PAGE_TOKENS}, "
                 "the tokens of a page"
             )
         self.block_tokens = block_tokens

@@ -157,6 +157,10 @@ def test_what_a_file_asks_for_in_vain_is_told_with_its_key(tmp_path: Path) -> No
     path = tmp_path / "store.toml"
     path.write_text('capacity = "2 TiB"\ntransfer.listen = "127.0.0.1:0"\n')
     assert_is_refused(mooncake("store", "--config", str(path)), 1, f"{path}:capacity: 2 TiB: a ")
+    prefill = tmp_path / "prefill.toml"
+    prefill.write_text("block_tokens = 100\n")
+    answer = mooncake("prefill", "--config", str(prefill))
+    assert_is_refused(answer, 1, f"{prefill}:block_tokens: 100 is no multiple of")
     path.write_text('transfer.listen = "203.0.113.9:0"\n')
     assert_is_refused(mooncake("store", "--config", str(path)), 1, f"{path}:transfer.listen: ")
 

@@ -169,7 +169,7 @@ def test_random_weights_of_another_shape_have_another_digest(tmp_path):
 
 @pytest.mark.parametrize("device", ["cuda:99", "tpu", "cpu:1"])
 def test_a_device_that_is_not_here_is_refused(folder, device):
-    with pytest.raises(ConfigError, match=rf"--model-device: '{device}' is not"):
+    with pytest.raises(ConfigError, match=rf"model\.device: '{device}' is not"):
         load_model(ModelConfig(path=str(folder), device=device))
 
 

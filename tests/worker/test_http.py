@@ -50,7 +50,7 @@ async def test_a_peer_that_is_not_there_is_told_in_plain_words() -> None:
 
 async def test_blocks_that_are_not_whole_pages_are_refused(tmp_path: Path) -> None:
     config = prefill_config(model_config(tmp_path), block_tokens=100)
-    with pytest.raises(ConfigError, match="block-tokens: 100"):
+    with pytest.raises(ConfigError, match="block_tokens: 100"):
         await start(serve_prefill, config)
 
 

@@ -300,7 +300,7 @@ async def test_what_was_loaded_is_on_both_sides_though_nobody_waited() -> None:
 
 def test_a_cuda_device_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
     model = msgspec.structs.replace(model_config(tmp_path), device="cuda:99")
-    with pytest.raises(ConfigError, match=r"--model-device: 'cuda:99' is not here"):
+    with pytest.raises(ConfigError, match=r"model\.device: 'cuda:99' is not here"):
         Runtime(prefill_config(model), BLOCK)
 
 
