@@ -380,9 +380,9 @@ class StoreNode:
 class StoreWriter:
     """An object that is being written."""
 
-    def write_part(self, part: int, addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+    def write_part(self, part: int, addresses: object, lengths: object) -> None: ...
 
-    def write(self, offset: int, addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+    def write(self, offset: int, addresses: object, lengths: object) -> None: ...
 
     def commit(self) -> bool: ...
 
@@ -447,13 +447,13 @@ class StoreClient:
         Return (an outcome a key, [(index, code, message) of those that failed], space).
         """
 
-    def put_from(self, keys: Any, addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], counts: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, options: StorePutOptions, links: list[Any] | None) -> tuple[Any, ...]:
+    def put_from(self, keys: Any, addresses: object, lengths: object, counts: object | None, options: StorePutOptions, links: list[Any] | None) -> tuple[Any, ...]:
         """The same from registered memory: `counts` runs a key."""
 
     def open_write(self, keys: Any, sizes: Sequence[int], part_bytes: int, options: StorePutOptions, links: list[Any] | None) -> tuple[Any, ...]:
         """Return (a StoreWriter or None a key, what `put` returns)."""
 
-    def write_ranges(self, writers: list[Any], offsets: Sequence[int], addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], counts: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None) -> None: ...
+    def write_ranges(self, writers: list[Any], offsets: Sequence[int], addresses: object, lengths: object, counts: object | None) -> None: ...
 
     def commit(self, writers: list[Any]) -> tuple[list[bool], list[tuple[int, Code, str]]]:
         """
@@ -466,7 +466,7 @@ class StoreClient:
 
     def get_into(self, key: object, buffer: object) -> int | None: ...
 
-    def get_into_memory(self, keys: Any, addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], capacities: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], counts: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None) -> list[int | None]: ...
+    def get_into_memory(self, keys: Any, addresses: object, capacities: object, counts: object | None) -> list[int | None]: ...
 
     def open_read(self, keys: Iterable[bytes | str], stop_at_miss: bool) -> StoreReader: ...
 

@@ -27,7 +27,7 @@ Memory = tuple[Numbers, Numbers, Numbers | None]
 _RESULTS = tuple(PutResult)
 _NativeLinks = list[tuple[Key, int, Key, int] | None]
 _Failures = list[tuple[int, _native.Code, str]]
-_Answer = tuple[bytes, _Failures, tuple[int, int, int, int, int, int]]
+_Answer = tuple[bytes, _Failures, tuple[int, ...]]  # outcomes, failures, space where it failed
 
 
 def columns(items: Iterable[tuple[Key, Buffer]]) -> tuple[list[Key], list[Buffer]]:

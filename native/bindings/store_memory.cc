@@ -20,7 +20,27 @@ void RefuseOneKey(nb::handle keys) {
   throw nb::type_error("one key where a list of keys is needed");
 }
 
+// As the struct module writes it; machines are little-endian.
+bool IsUnsigned64(const char* written) {
+  if (written == nullptr) return false;  // bytes
+  std::string_view format(written);
+  if (format.starts_with('@') || format.starts_with('=') || format.starts_with('<')) {
+    format.remove_prefix(1);
+  }
+  return format == "Q" || format == "L";
+}
+
 }  // namespace
+
+bool Words::Take(nb::handle array) noexcept {
+  auto view = std::make_unique<Py_buffer>();
+  if (PyObject_GetBuffer(array.ptr(), view.get(), PyBUF_ND | PyBUF_FORMAT) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  view_.reset(view.release());
+  return view_->ndim == 1 && view_->itemsize == sizeof(uint64_t) && IsUnsigned64(view_->format);
+}
 
 std::vector<store::Range> Ranges(const Words& addresses, const Words& lengths) {
   if (addresses.size() != lengths.size()) {

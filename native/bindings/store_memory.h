@@ -3,7 +3,6 @@
 
 #include <Python.h>
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 
 #include <deque>
 #include <memory>
@@ -17,10 +16,29 @@
 
 namespace mooncake {
 
-using Words =
-    nanobind::ndarray<const uint64_t, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
 using KeyArgument = nanobind::typed<nanobind::object, nanobind::any>;
 using AnyList = nanobind::typed<nanobind::list, nanobind::any>;
+
+// Unsigned 64-bit integers in a buffer of Python's, which stays as it is meanwhile: an array("Q"),
+// say. Two of them cost a call 0.2 us less than two of nb::ndarray. Made and dropped with the GIL
+// held.
+class Words {
+ public:
+  // False: it exports no contiguous 1-D buffer of them.
+  bool Take(nanobind::handle array) noexcept;
+
+  const uint64_t* data() const { return static_cast<const uint64_t*>(view_->buf); }
+  size_t size() const { return static_cast<size_t>(view_->shape[0]); }
+
+ private:
+  struct Release {
+    void operator()(Py_buffer* view) const {
+      PyBuffer_Release(view);
+      delete view;
+    }
+  };
+  std::unique_ptr<Py_buffer, Release> view_;  // of which exporters may keep the address
+};
 
 // Runs of local memory. Throws unless there is one length an address.
 std::vector<store::Range> Ranges(const Words& addresses, const Words& lengths);
@@ -95,3 +113,13 @@ class Borrowed {
 };
 
 }  // namespace mooncake
+
+namespace nanobind::detail {
+
+template <>
+struct type_caster<mooncake::Words> {
+  NB_TYPE_CASTER(mooncake::Words, const_name("object"))
+  bool from_python(handle source, uint8_t, cleanup_list*) noexcept { return value.Take(source); }
+};
+
+}  // namespace nanobind::detail

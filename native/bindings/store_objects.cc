@@ -1,6 +1,5 @@
 // Bindings of what a store client opens: writers, readers and views.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 

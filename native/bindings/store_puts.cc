@@ -65,7 +65,10 @@ Report ReportOf(const Client::PutResult& result) {
   return report;
 }
 
-nb::object SpaceOf(const store::Space& space) {
+// Only who hears of a failure asks for it.
+nb::object SpaceOf(const Report& report) {
+  if (report.failures.empty()) return nb::tuple();
+  const store::Space& space = report.space;
   return nb::make_tuple(space.capacity, space.used, space.evictable, space.pinned,
                         space.quarantined, space.largest_free_extent);
 }
@@ -74,7 +77,7 @@ AnyTuple Answer(const Report& report) {
   const auto& outcomes = report.outcomes;
   return nb::cast<AnyTuple>(
       nb::make_tuple(nb::bytes(reinterpret_cast<const char*>(outcomes.data()), outcomes.size()),
-                     nb::cast(report.failures), SpaceOf(report.space)));
+                     nb::cast(report.failures), SpaceOf(report)));
 }
 
 AnyTuple Put(const ClientHandle& client, const KeyArgument& key_list, const AnyList& values,

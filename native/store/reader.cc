@@ -193,12 +193,13 @@ Status Reader::RunTasks(std::vector<Task>& tasks) {
   const bool verifies = context_->has_checksums;
   std::vector<Task*> running;
   running.reserve(tasks.size());
-  for (;;) {
+  const auto has_ended = [](const Task& task) { return task.is_done || task.is_missed; };
+  while (!std::ranges::all_of(tasks, has_ended)) {
     ReadRound round(*context_, verifies, tasks.size());
     running.clear();
     const double before_s = MonotonicSeconds();
     for (Task& task : tasks) {
-      if (task.is_done || task.is_missed || round.bounce_bytes() > kBounceBytes) continue;
+      if (has_ended(task) || round.bounce_bytes() > kBounceBytes) continue;
       const Item& item = items_[task.request->index];
       const bool is_valid = ValidityOf(item, before_s).ok();
       if (!is_valid) ++context_->counters.stale;
@@ -213,13 +214,13 @@ Status Reader::RunTasks(std::vector<Task>& tasks) {
       task.number = round.Add(source, task.request->offset, task.request->memory);
       running.push_back(&task);
     }
-    if (running.empty()) return Status::Ok();
     round.Run();
     const double after_s = MonotonicSeconds();
     for (Task* task : running) {
       MC_RETURN_IF_ERROR(Settle(*task, round.OutcomeOf(task->number), after_s));
     }
   }
+  return Status::Ok();
 }
 
 // An error only when the arguments are wrong. What is wrong is read once more before its copy is
