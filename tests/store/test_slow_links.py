@@ -22,6 +22,7 @@ LEASE_S = 0.3
 CAPACITY = 16 * MIB
 LARGE = 6 * MIB
 MANY, SMALL = 5000, 1200
+KEYS = [f"many-{number}" for number in range(MANY)]
 MESSAGES = -(-MANY // 1024)  # of so many keys, each with a lease
 RATE = 5 * MIB
 
@@ -88,12 +89,10 @@ def site():
 
 
 def put_all(site):
-    """Put them anew: one large object, and many small ones, whose keys are returned."""
-    keys = [f"many-{number}" for number in range(MANY)]
-    sizes = {"large": LARGE} | dict.fromkeys(keys, SMALL)  # it makes room around it
+    """Put them anew: one large object, and many small ones."""
+    sizes = {"large": LARGE} | dict.fromkeys(KEYS, SMALL)  # it makes room around it
     site.presser.batch_remove(sizes)
     assert all(site.presser.batch_put([(key, content(key, sizes[key])) for key in sizes]))
-    return keys
 
 
 def get_parts(client, key):
@@ -142,20 +141,32 @@ class Watch:
         return self.client.read_faults[cause] - self.faults[cause]
 
 
+def read_in_time(site, leases, read, keys, **then):
+    """Read what was put anew; return what came, and what was counted meanwhile.
+
+    A machine that stands still for a whole lease makes a read miss: then it is read again, twice
+    at most. Leases that are not renewed end every time.
+    """
+    for _ in range(3):
+        put_all(site)
+        watch = Watch(site, site.reader)
+        value = site.read(leases, read, keys, **then)
+        if watch.counts("stale") == 0:
+            break
+    return value, watch
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_a_lease_is_renewed_while_a_large_object_moves(site, form):
-    put_all(site)
-    watch = Watch(site, site.reader)
-    assert site.read(1, FORMS[form], site.reader, "large") == content("large", LARGE)
+    value, watch = read_in_time(site, 1, lambda key: FORMS[form](site.reader, key), "large")
+    assert value == content("large", LARGE)
     watch.assert_many_leases_long()
     assert site.reader.read_faults == watch.faults
 
 
 def test_leases_of_five_thousand_keys_are_renewed_while_they_move(site):
-    keys = put_all(site)
-    watch = Watch(site, site.reader)
-    values = site.read(MESSAGES, site.reader.batch_get, keys)
-    assert values == [content(key, SMALL) for key in keys]
+    values, watch = read_in_time(site, MESSAGES, site.reader.batch_get, KEYS)
+    assert values == [content(key, SMALL) for key in KEYS]
     watch.assert_many_leases_long()
     assert site.reader.read_faults == watch.faults
 
@@ -168,9 +179,7 @@ def test_a_link_that_stands_still_for_longer_than_a_lease_gives_all_bytes_in_the
         assert site.presser.stats().leases == 1
         site.lender.relay.resume()
 
-    put_all(site)
-    watch = Watch(site, site.reader)
-    value = site.read(1, site.reader.get, "large", then=stand_still)
+    value, watch = read_in_time(site, 1, site.reader.get, "large", then=stand_still)
     assert value == content("large", LARGE)
     watch.assert_many_leases_long()
 
@@ -190,11 +199,11 @@ def test_a_lease_that_cannot_be_renewed_ends_in_a_miss(site, form):
 
 
 def test_of_many_keys_whose_leases_cannot_be_renewed_each_is_right_or_a_miss(site):
-    keys = put_all(site)
+    put_all(site)
     watch = Watch(site, site.cut_off)
-    values = site.read(MESSAGES, site.cut_off.batch_get, keys, then=site.link.hold_questions)
+    values = site.read(MESSAGES, site.cut_off.batch_get, KEYS, then=site.link.hold_questions)
     await_heard_again(site)
-    pairs = zip(keys, values, strict=True)
+    pairs = zip(KEYS, values, strict=True)
     assert [key for key, value in pairs if value not in (None, content(key, SMALL))] == []
     assert values.count(None) > 1000
     assert watch.counts("stale") > 1000
