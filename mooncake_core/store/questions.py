@@ -127,7 +127,10 @@ class StoreQuestions:
 
     @property
     def read_faults(self) -> dict[str, int]:
-        """Reads of this client that missed although the key was found, by cause."""
+        """Reads of keys that were found which went wrong on a copy, by cause.
+
+        `corrupt`: wrong bytes; `stale`: the lease had ended; `unreachable`: the node was silent.
+        """
         corrupt, stale, unreachable = self._native.read_counters
         return {"corrupt": corrupt, "stale": stale, "unreachable": unreachable}
 
