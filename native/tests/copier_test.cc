@@ -150,6 +150,19 @@ TEST(AnOrderThatDoesNotFitTheMemoryFails) {
   for (const CopyResult& result : target.Await(3)) EXPECT(!result.is_done);
 }
 
+TEST(WhatIsDoneIsNotDoneAgainWhileTheMasterHasNotHeardOfIt) {
+  const Holder holder(SameHost::kShm);
+  Target target(SameHost::kShm);
+  const auto first = OrderOf(1, 0, {&holder}), second = OrderOf(2, 1 << 20, {&holder});
+  target.Ask({first});
+  target.Await(1);
+  std::memset(target.segment->data(), 0, kHeaderBytes);  // it is the master's to use now
+  target.Ask({first, second});
+  const auto results = target.Await(2);
+  EXPECT(results.size() == 2 && target.Holds(1 << 20, holder));
+  EXPECT(!target.Holds(0, holder));
+}
+
 TEST(WhatIsForgottenIsNeitherReportedNorWrittenAnyMore) {
   const Holder holder(SameHost::kShm);
   Target target(SameHost::kShm);
