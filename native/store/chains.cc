@@ -48,7 +48,8 @@ void Inventory::Adopt(uint32_t old, uint32_t fresh) {
 }
 
 bool Inventory::CanGo(const Object& object) const {
-  return object.state == ObjectState::kCommitted && object.holds == 0 && object.pin == Pin::kNone;
+  return object.state == ObjectState::kCommitted && object.holds == 0 &&
+         PinOf(object) == Pin::kNone;
 }
 
 // Evicts an object and all behind it, the last ones first. What cannot go is cut off. False: the

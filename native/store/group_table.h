@@ -3,6 +3,7 @@
 // Thread safety: none; one owner.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <string>
@@ -22,7 +23,14 @@ struct Group {
   uint32_t committed = 0;  // of the members
   bool is_dead = false;    // one is gone; the others are going, and the name is free again
   std::vector<uint32_t> members;
+  std::array<uint32_t, 3> pins{};  // members by their own Pin
+  uint32_t unsettled = 0;          // of the members, the first so many may be of another class yet
 
+  // Of all its members, for one that is evicted takes the others with it.
+  Pin pin() const {
+    if (pins[static_cast<int>(Pin::kHard)] > 0) return Pin::kHard;
+    return pins[static_cast<int>(Pin::kSoft)] > 0 ? Pin::kSoft : Pin::kNone;
+  }
   bool is_complete() const { return !is_dead && committed >= size; }
 };
 

@@ -69,7 +69,26 @@ void Inventory::TakeOver(uint32_t index, Room& room) {
 }
 
 void Inventory::JoinGroup(uint32_t index, std::string_view name, uint32_t size) {
-  objects_[index].group = groups_.Join(name, size, index);
+  Object& object = objects_[index];
+  object.group = groups_.Join(name, size, index);
+  CountPin(object.group, object.pin, 1);
+}
+
+// A pin of one member holds all of its group, the others from the next slice of work on.
+void Inventory::CountPin(uint32_t number, Pin pin, int change) {
+  Group& group = groups_[number];
+  const Pin before = group.pin();
+  group.pins[static_cast<int>(pin)] += change;
+  if (group.pin() == before) return;
+  if (group.unsettled == 0) unsettled_.push_back(number);
+  group.unsettled = static_cast<uint32_t>(group.members.size());
+}
+
+// Classifies its next member, if it has any that is not settled.
+void Inventory::Settle(uint32_t number) {
+  Group& group = groups_[number];
+  group.unsettled = std::min(group.unsettled, static_cast<uint32_t>(group.members.size()));
+  if (group.unsettled > 0) Reclassify(group.members[--group.unsettled]);
 }
 
 void Inventory::Commit(uint32_t index) {
@@ -118,6 +137,7 @@ void Inventory::LeaveGroup(uint32_t index, Cause cause, uint32_t heir) {
     const bool is_kept = cause == Cause::kReplaced && objects_[heir].group == object.group;
     if (!is_kept) groups_.Kill(object.group);
   }
+  CountPin(object.group, object.pin, -1);
   groups_.Leave(object.group, index);
   object.group = kNoIndex;
 }
@@ -136,6 +156,10 @@ void Inventory::SetPin(uint32_t index, Pin pin) {
   const uint64_t bytes = TotalBytes(object);
   pinned_bytes_[static_cast<int>(object.pin)] -= bytes;
   pinned_bytes_[static_cast<int>(pin)] += bytes;
+  if (object.group != kNoIndex) {
+    CountPin(object.group, object.pin, -1);
+    CountPin(object.group, pin, 1);
+  }
   object.pin = pin;
   Reclassify(index);
 }
@@ -161,10 +185,17 @@ void Inventory::Unhold(uint32_t index) {
   Reclassify(index);
 }
 
+Pin Inventory::PinOf(const Object& object) const {
+  if (object.group == kNoIndex) return object.pin;
+  return std::max(object.pin, groups_[object.group].pin());
+}
+
 EvictionClass Inventory::ClassOf(const Object& object, size_t copy) const {
   if (object.holds > 0 || object.pin == Pin::kHard) return EvictionClass::kHeld;
   if (copy >= object.wanted) return EvictionClass::kExtra;
-  if (object.pin == Pin::kSoft) return EvictionClass::kSoftPinned;
+  const Pin pin = PinOf(object);
+  if (pin == Pin::kHard) return EvictionClass::kHeld;
+  if (pin == Pin::kSoft) return EvictionClass::kSoftPinned;
   return object.child != kNoIndex ? EvictionClass::kInterior : EvictionClass::kLeaf;
 }
 
@@ -310,17 +341,22 @@ void Inventory::SweepDead(uint32_t group) {
   if (objects_[index].state == ObjectState::kCommitted) return Remove(index, Cause::kGone);
   objects_[index].is_doomed = true;
   objects_[index].group = kNoIndex;
+  CountPin(group, objects_[index].pin, -1);
   groups_.Leave(group, index);
 }
 
 bool Inventory::has_work() const {
-  return !groups_.dead().empty() || !nodes_.lost().empty() || !fenced_.empty();
+  return !groups_.dead().empty() || !unsettled_.empty() || !nodes_.lost().empty() ||
+         !fenced_.empty();
 }
 
 bool Inventory::Work(int& steps) {
   for (; has_work() && steps > 0; --steps) {
     if (!groups_.dead().empty()) {
       SweepDead(groups_.dead().front());
+    } else if (!unsettled_.empty()) {
+      Settle(unsettled_.front());
+      if (groups_[unsettled_.front()].unsettled == 0) unsettled_.pop_front();
     } else if (!nodes_.lost().empty()) {
       SweepLost(nodes_.lost().front());
     } else {

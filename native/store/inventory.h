@@ -182,6 +182,9 @@ class Inventory {
   void Sweep(uint32_t index);
   void DropRetired(uint32_t index);
   void LeaveGroup(uint32_t index, Cause cause, uint32_t heir);
+  Pin PinOf(const Object& object) const;
+  void CountPin(uint32_t group, Pin pin, int change);
+  void Settle(uint32_t group);
   size_t ExtentAt(const Object& object, uint32_t slot, uint32_t block) const;
   size_t CopyAt(const Object& object, uint32_t slot, uint32_t block) const {
     return ExtentAt(object, slot, block) / object.head().stripes;
@@ -243,6 +246,7 @@ class Inventory {
   uint32_t now_used_ = 0;                            // the count of uses
   int work_ = 0, looks_ = 0, adoptable_ = 0;         // left to this step
   std::deque<uint32_t> fenced_;                      // nodes with blocks that may be freed
+  std::deque<uint32_t> unsettled_;                   // groups, some twice, or settled by now
   std::deque<std::pair<uint32_t, uint64_t>> short_;  // object and generation
 
   // Of the step that goes on; kept for their memory.

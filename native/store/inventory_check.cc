@@ -40,8 +40,10 @@ void Inventory::CheckNode(uint32_t slot) const {
     const size_t copy = CopyAt(object, slot, at);
     MC_CHECK(is_policed == (object.state == ObjectState::kCommitted), "object %u", index);
     if (!is_policed) continue;
-    MC_CHECK(node.policy->ClassOf(at) == ClassOf(object, copy), "class of object %u", index);
-    if (ClassOf(object, copy) != EvictionClass::kHeld) evictable += allocator.BytesOf(at);
+    const EvictionClass in = node.policy->ClassOf(at);
+    const bool is_unsettled = object.group != kNoIndex && groups_[object.group].unsettled > 0;
+    MC_CHECK(is_unsettled || in == ClassOf(object, copy), "class of object %u", index);
+    if (in != EvictionClass::kHeld) evictable += allocator.BytesOf(at);
   }
   MC_CHECK(policed == node.policy->count(), "node %u: policy", slot);
   MC_CHECK(evictable == view.evictable_bytes, "node %u: evictable", slot);
@@ -91,15 +93,18 @@ void Inventory::CheckObject(uint32_t index) const {
 
 void Inventory::CheckGroups() const {
   std::vector<uint32_t> members(groups_.room()), committed(groups_.room());
+  std::vector<std::array<uint32_t, 3>> pins(groups_.room());
   for (uint32_t index = 0; index < objects_.record_count(); ++index) {
     const Object& object = objects_[index];
     if (object.group == kNoIndex) continue;
     ++members[object.group];
     committed[object.group] += object.state == ObjectState::kCommitted;
+    ++pins[object.group][static_cast<int>(object.pin)];
   }
   for (uint32_t group = 0; group < groups_.room(); ++group) {
     MC_CHECK(groups_[group].members.size() == members[group], "members of group %u", group);
     MC_CHECK(groups_[group].committed == committed[group], "committed of group %u", group);
+    MC_CHECK(groups_[group].pins == pins[group], "pins of group %u", group);
   }
 }
 

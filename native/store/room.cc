@@ -63,7 +63,9 @@ RoomOutcome Inventory::Place(const Wanted& wanted, Room& room) {
     const Reserved centre = FreeGrown(room);
     RecallDomains(wanted, room);
     outcome = Plan(wanted, room, centre);
-    if (outcome == RoomOutcome::kFull && !KeepWholeCopies(wanted, room)) return outcome;
+    if (outcome == RoomOutcome::kFull && !KeepWholeCopies(wanted, room)) {
+      return unsettled_.empty() ? outcome : RoomOutcome::kMaking;  // more may be evictable by then
+    }
     const bool is_done = CarryOut(room) && outcome != RoomOutcome::kMaking;
     outcome = is_done ? RoomOutcome::kDone : RoomOutcome::kMaking;
   }
@@ -276,13 +278,20 @@ bool Inventory::Evict(Planned& planned, Room& room) {
   return false;
 }
 
-// False: the step's work is used up, and the block is still there.
+// False: the step's work is used up, or its group was pinned just now; the block is still there.
 bool Inventory::EvictVictim(uint32_t slot, const Victim& victim) {
   const Object& object = objects_[victim.index];
   const NodeRecord& node = nodes_[slot];
   // It may be gone with another of the window.
   if (!node.policy->Contains(victim.block)) return true;
-  if (node.policy->ClassOf(victim.block) != EvictionClass::kExtra) return EvictTree(victim.index);
+  const EvictionClass in = node.policy->ClassOf(victim.block);
+  if (in != EvictionClass::kExtra) {
+    const bool may_go =
+        unsettled_.empty() || in >= ClassOf(object, CopyAt(object, slot, victim.block));
+    if (may_go) return EvictTree(victim.index);
+    Reclassify(victim.index);
+    return false;
+  }
   if (work_-- <= 0) return false;
   counters_.evicted_bytes += node.allocator->BytesOf(victim.block);
   DropCopy(victim.index, CopyAt(object, slot, victim.block), nullptr);

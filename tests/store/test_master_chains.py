@@ -156,6 +156,65 @@ def test_a_new_version_of_a_member_does_not_end_its_group():
     assert store.exists(b"r0", b"r1") == [1, 0]
 
 
+def pin(store, pin, key):
+    store.step(wire.SetPin(pin, 10**9, [key]))
+
+
+@pytest.mark.parametrize("when", ["with the put", "before the others", "later"])
+def test_a_hard_pin_of_a_member_keeps_all_of_its_group(when):
+    """A member that was evicted would take the pinned one with it."""
+    store = Store(capacity=10 * extent_bytes(1000))
+    for number in range(6):
+        is_pinned = when == "with the put" and number == 5
+        store.put(b"r%d" % number, group=b"g", pin=wire.HARD_PIN if is_pinned else wire.NO_PIN)
+        if when == "before the others" and number == 0:
+            pin(store, wire.HARD_PIN, b"r0")
+    if when == "later":
+        pin(store, wire.HARD_PIN, b"r3")
+    store.settle()
+    for number in range(20):
+        assert store.put(b"p%d" % number) == wire.STARTED
+    assert store.exists(*(b"r%d" % number for number in range(6))) == [1] * 6
+    reply, _ = store.start(b"large", 5000)
+    assert reply.items[0].outcome == wire.OUT_OF_SPACE
+    assert reply.space.evictable == 4 * extent_bytes(1000)
+    for number in range(6):
+        pin(store, wire.NO_PIN, b"r%d" % number)
+    store.settle()
+    assert store.put(b"large", 5000) == wire.STARTED
+    store.settle()
+    assert store.exists(b"r0", b"r5", b"large") == [0, 0, 1]
+
+
+def test_a_group_with_a_soft_pin_goes_when_nothing_else_is_left():
+    store = Store(capacity=10 * extent_bytes(1000))
+    for number in range(5):
+        pin = wire.SOFT_PIN if number == 2 else wire.NO_PIN
+        store.put(b"r%d" % number, group=b"g", pin=pin, soft_pin_us=10**12)
+    for number in range(5):
+        store.put(b"k%d" % number)
+    store.settle()
+    assert store.put(b"large", 5000, pin=wire.HARD_PIN) == wire.STARTED
+    assert store.exists(b"k0", b"k4", b"r0", b"r4", b"large") == [0, 0, 1, 1, 1]
+    assert store.put(b"more") == wire.STARTED
+    store.settle()
+    assert store.exists(b"r0", b"r4", b"large", b"more") == [0, 0, 1, 1]
+
+
+def test_a_pin_in_a_large_group_holds_at_once_and_settles_in_slices():
+    count = 3000
+    store = Store(capacity=count * extent_bytes(100))
+    for number in range(count):
+        store.put(b"%d" % number, 100, group=b"all")
+    pin(store, wire.HARD_PIN, b"7")
+    reply, _ = store.start(b"new", 100)
+    assert reply.items[0].outcome == wire.MAKING_ROOM
+    store.settle()
+    reply, _ = store.start(b"other", 100)
+    assert reply.items[0].outcome == wire.OUT_OF_SPACE
+    assert (store.stats().objects, store.stats().space.evictable) == (count, 0)
+
+
 def test_a_large_group_goes_in_slices():
     store = Store(capacity=64 << 20)
     for first in range(0, 5000, 500):

@@ -349,7 +349,11 @@ class Model:
 
     def is_evictable(self, each):
         is_object = isinstance(each, Object) and each.state == "committed"
-        return is_object and not each.is_held and each.pin != wire.HARD_PIN
+        return is_object and not each.is_held and self.pin_of(each) != wire.HARD_PIN
+
+    def pin_of(self, each):
+        """Return its pin, or that of any who would go with it."""
+        return max(each.pin, *(mate.pin for mate in each.group.members)) if each.group else each.pin
 
     def domains_with(self, size, may_go):
         """Return the domains where an extent would fit if all that may go went."""

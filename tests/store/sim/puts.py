@@ -73,7 +73,7 @@ class Puts(Copies):
     def evicting_went_on(self):
         """What could not go may have been cut off from parents that have not gone yet."""
         for each in self.everything():
-            could_go = self.is_evictable(each) and each.pin == wire.NO_PIN
+            could_go = self.is_evictable(each) and self.pin_of(each) == wire.NO_PIN
             each.may_be_cut_off = each.may_be_cut_off or not could_go
 
     def granted(self, each, item, grant, places):
@@ -228,7 +228,7 @@ class Puts(Copies):
             assert any(self.is_evictable(mate) for mate in mates), f"{each} was evicted"
             if len(mates) == 1:
                 self.check_chain(each, gone)
-                if each.pin == wire.SOFT_PIN:
+                if self.pin_of(each) == wire.SOFT_PIN:
                     self.check_soft(size, each)
 
     def check_soft(self, size, each):
@@ -239,11 +239,11 @@ class Puts(Copies):
         assert min(could) < size, f"{each} is pinned; others could have gone, of {could}"
 
     def can_go_before_soft(self, owner):
-        return self.is_evictable(owner) and owner.pin == wire.NO_PIN
+        return self.is_evictable(owner) and self.pin_of(owner) == wire.NO_PIN
 
     def check_chain(self, each, gone):
         for child in self.committed:
-            is_cold = child.parent is each and child.pin == wire.NO_PIN
+            is_cold = child.parent is each and self.pin_of(child) == wire.NO_PIN
             is_cold = is_cold and self.is_evictable(child) and not child.may_be_cut_off
             assert not is_cold or child in gone, f"{each} went before {child}, which is behind it"
 
