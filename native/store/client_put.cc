@@ -26,7 +26,7 @@ Status NoSpace(const Space& space, const PutStart::Item& item, uint64_t stripe_b
           "no room for " + std::to_string(item.size_bytes) + " bytes" + stripes +
               ", each extent with a header of " + std::to_string(kHeaderBytes) + ": of " +
               std::to_string(space.capacity) + " bytes " + std::to_string(space.pinned) +
-              " are pinned by reads and writes, " + std::to_string(space.quarantined) +
+              " are pinned, being read or being written, " + std::to_string(space.quarantined) +
               " quarantined, " + std::to_string(space.evictable) + " evictable, " +
               std::to_string(space.capacity - space.used) + " free; the largest free extent is " +
               std::to_string(space.largest_free_extent)};
