@@ -25,8 +25,8 @@ from tests.cluster.harness import eventually
 
 Daemons = dict[str, Daemon]
 
-Caller = tuple[int, Any]
-"""Family and address of a socket that listens."""
+Caller = tuple[int, int, Any]
+"""Family, kind and address of a socket that listens."""
 LISTENING, ACCEPTS = "0A", 0x10000
 """In the kernel's tables: TCP_LISTEN, and __SO_ACCEPTCON among the flags of a Unix socket."""
 ROUNDS = 400
@@ -66,7 +66,7 @@ def rows_of(table: str) -> list[list[str]]:
 def tcp_sockets(daemon: Daemon) -> list[Caller]:
     own = sockets_of(daemon.pid)
     return [
-        (family, (host, int(row[1][-4:], 16)))
+        (family, socket.SOCK_STREAM, (host, int(row[1][-4:], 16)))
         for table, family, host in (
             ("tcp", socket.AF_INET, "127.0.0.1"),
             ("tcp6", socket.AF_INET6, "::1"),
@@ -79,7 +79,7 @@ def tcp_sockets(daemon: Daemon) -> list[Caller]:
 def unix_sockets(daemon: Daemon) -> list[Caller]:
     own = sockets_of(daemon.pid)
     return [
-        (socket.AF_UNIX, "\0" + row[7][1:])
+        (socket.AF_UNIX, int(row[4], 16), "\0" + row[7][1:])
         for row in rows_of("unix")
         if len(row) > 7 and row[6] in own and int(row[3], 16) & ACCEPTS
     ]
@@ -88,7 +88,7 @@ def unix_sockets(daemon: Daemon) -> list[Caller]:
 def test_a_cluster_lives_on_ipv6_alone(daemons: Daemons) -> None:
     """The conductor's own engine lends nothing, and stays on loopback."""
     families = {
-        role: sorted(family for family, _ in tcp_sockets(daemon))
+        role: sorted(family for family, *_ in tcp_sockets(daemon))
         for role, daemon in daemons.items()
     }
     v4, v6 = socket.AF_INET, socket.AF_INET6
@@ -129,9 +129,8 @@ def insult(link: socket.socket, rng: random.Random) -> None:
 
 
 def call(caller: Caller) -> socket.socket:
-    family, address = caller
-    is_unix = family == socket.AF_UNIX
-    link = socket.socket(family, socket.SOCK_SEQPACKET if is_unix else socket.SOCK_STREAM)
+    family, kind, address = caller
+    link = socket.socket(family, kind)
     link.settimeout(10)
     link.connect(address)
     return link
@@ -141,7 +140,7 @@ def call(caller: Caller) -> socket.socket:
 def test_a_storm_on_every_socket_of_a_daemon_hurts_nobody(daemons: Daemons, role: str) -> None:
     daemon, rng = daemons[role], random.Random(role)
     where = [*tcp_sockets(daemon), *unix_sockets(daemon)]
-    assert len(where) == {"master": 2, "store": 2}.get(role, 3)
+    assert len(where) == {"store": 2}.get(role, 3)
     expected = answers(daemons)
 
     def storm() -> None:

@@ -30,7 +30,9 @@ def content(key, size=SIZE):
 
 @pytest.fixture(scope="module")
 def shared():
-    with closing(Cluster("shm", nodes=NODES, capacity="4 MiB", stripe="512 KiB")) as cluster:
+    """No node is silent for so long on a loaded machine that its objects are not read."""
+    options = {"capacity": "4 MiB", "stripe": "512 KiB", "ttl_s": 10.0}
+    with closing(Cluster("shm", nodes=NODES, **options)) as cluster:
         yield cluster
 
 

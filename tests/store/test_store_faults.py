@@ -279,7 +279,7 @@ async def test_an_address_in_use_is_named(which):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         given = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", which: address}
-        with pytest.raises(ConfigError, match=f"--{which}: .*{address}"):
+        with pytest.raises(ConfigError, match=f"^{which}: .*{address}"):
             await serve_master(MasterConfig(**given), ready=lambda _: None, stop=None)
 
 
