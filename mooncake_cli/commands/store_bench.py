@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from typing import Any
 
@@ -36,6 +37,8 @@ def measure(config: StoreBenchConfig, progress: bool | None = Show, as_json: boo
         except MooncakeError as found:
             error = found
         report = bench.report()
+    if bench.left and not config.loopback:
+        print(f"mooncake: {bench.left}", file=sys.stderr)
     if error is not None and not report.rows:
         raise error
     print(msgspec.json.encode(report).decode()) if as_json else print_report(report)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import datetime, timezone
@@ -15,6 +16,7 @@ from mooncake_core.store_bench.messages import (
     Answer,
     Failed,
     Finish,
+    Left,
     Measured,
     Order,
     Prepare,
@@ -29,6 +31,8 @@ from mooncake_core.store_bench.report import RowResult, StoreReport, make_row
 from mooncake_core.te_bench.process import read_machine
 
 A = TypeVar("A", bound=Answer)
+REMOVE_S = 60.0
+"""A client that is told to end may take so long, and four calls that get no answer."""
 
 
 class Clients:
@@ -67,6 +71,12 @@ class Clients:
             child.end()
         self._stack.close()
 
+    @property
+    def left(self) -> int | None:
+        """Keys that could not be removed, None if that is unknown; once close() has returned."""
+        said = [_left(child) for child in self._children]
+        return None if None in said else sum(filter(None, said))
+
     def __enter__(self) -> Clients:
         return self
 
@@ -92,6 +102,12 @@ class StoreBench:
         self._started = datetime.now(timezone.utc).isoformat(timespec="seconds")
         self._rows: list[RowResult] = []
         self._is_complete = False
+        self._left = ""
+
+    @property
+    def left(self) -> str:
+        """What was put and is still in the store after run(), in words; "": nothing."""
+        return self._left
 
     def run(self, master: str) -> None:
         """Measure every row against the store of a master.
@@ -100,9 +116,13 @@ class StoreBench:
             MooncakeError: the store is not there, or cannot be filled.
         """
         prefix = self._config.prefix or f"bench-{secrets.token_hex(4)}"
-        with Clients(self._config, master, prefix) as clients:
-            for case in self._cases:
-                self._measure(clients, case)
+        clients = Clients(self._config, master, prefix)
+        try:
+            with clients:
+                for case in self._cases:
+                    self._measure(clients, case)
+        finally:
+            self._left = _left_words(clients.left, master, prefix)
         self._is_complete = True
 
     def report(self) -> StoreReport:
@@ -137,7 +157,26 @@ class StoreBench:
 
 def _start(config: StoreBenchConfig, master: str, client: int, prefix: str) -> Child:
     start = Start(config=config, master=master, client=client, prefix=prefix)
-    return Child("mooncake_core.store_bench.worker", msgspec.json.encode(start).decode())
+    return Child(
+        "mooncake_core.store_bench.worker",
+        msgspec.json.encode(start).decode(),
+        close_s=REMOVE_S + 4 * config.timeout_s,
+    )
+
+
+def _left(child: Child) -> int | None:
+    try:
+        return msgspec.json.decode(child.last_words, type=Left).keys
+    except msgspec.DecodeError:  # it was killed
+        return None
+
+
+def _left_words(keys: int | None, master: str, prefix: str) -> str:
+    if keys == 0:
+        return ""
+    what = "some keys may be left" if keys is None else f"{keys} keys could not be removed"
+    how = f"mooncake store rm --prefix {shlex.quote(prefix + '/')} --master {master}"
+    return f"{master}: {what}; once it answers: {how}"
 
 
 def _answer(child: Child) -> Answer:

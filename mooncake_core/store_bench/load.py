@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import random
+import threading
 import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from mooncake_core.errors import MooncakeError, StoreUnavailable
+from mooncake_core.errors import MooncakeError
 from mooncake_core.store import StoreClient
 from mooncake_core.store_bench.client import Access, Arena, PlainBytes, Slot, Value, ZeroCopy
 from mooncake_core.store_bench.options import StoreBenchConfig
@@ -24,15 +25,30 @@ _clock = time.perf_counter
 
 
 class Bound:
-    """What the loads of a client have in common."""
+    """What the loads of a client have in common.
+
+    Args:
+        engine: that memory is registered with.
+        client: that is called.
+        config: of the benchmark.
+        prefix: of all keys.
+        stop: once it is set, nobody waits for what the loads find.
+    """
 
     def __init__(
-        self, engine: TransferEngine, client: StoreClient, config: StoreBenchConfig, prefix: str
+        self,
+        engine: TransferEngine,
+        client: StoreClient,
+        config: StoreBenchConfig,
+        *,
+        prefix: str,
+        stop: threading.Event,
     ) -> None:
         self.engine = engine
         self.client = client
         self.config = config
         self.prefix = prefix
+        self.stop = stop
         is_zero_copy = config.mode == "zero-copy"
         self.access: Access = ZeroCopy(client) if is_zero_copy else PlainBytes(client)
 
@@ -51,8 +67,8 @@ class Load(Protocol):
     def call(self) -> None:
         """Make one call and count it. An error of the store is counted, not raised."""
 
-    def close(self) -> None:
-        """Check and remove what was put, and give the memory back."""
+    def close(self) -> list[bytes]:
+        """Check what was put, give the memory back, and return the keys that are to be removed."""
 
 
 class Puts:
@@ -65,6 +81,8 @@ class Puts:
         self._ring = ring_keys(bound.config, bound.prefix, case, place)
         self._put: list[list[bytes]] = []
         """What was put in this round."""
+        self._left: list[bytes] = []
+        """Of rounds before, what could not be removed."""
         self._arena = bound.arena(case.size_bytes, case.batch, bound.config.memory_bytes)
         self._slots = itertools.cycle(self._arena.slots)
         for keys, slot in zip(itertools.cycle(self._ring), self._arena.slots, strict=False):
@@ -86,20 +104,28 @@ class Puts:
         else:
             self.tally.note("put", _clock() - before_s, len(keys), sum(stored))
 
-    def close(self) -> None:
+    def close(self) -> list[bytes]:
         """See Load."""
-        try:
-            self._clear()
-        finally:
-            self._arena.close()
+        self._verify()
+        self._arena.close()
+        return self._owed()
 
     def _clear(self) -> None:
         """End a round: read each value once, if every byte is to be seen, and remove it."""
-        if self._bound.config.verify:
-            for keys in self._put:
-                self._read_back(keys, self._arena.slots[0])
-        remove(self._bound.client, list(itertools.chain.from_iterable(self._put)))
+        self._verify()
+        self._left = remove(self._bound.client, self._owed())
         self._put.clear()
+
+    def _owed(self) -> list[bytes]:
+        return list({*self._left, *itertools.chain.from_iterable(self._put)})
+
+    def _verify(self) -> None:
+        if not self._bound.config.verify:
+            return
+        for keys in self._put:
+            if self._bound.stop.is_set():
+                return
+            self._read_back(keys, self._arena.slots[0])
 
     def _read_back(self, keys: list[bytes], slot: Slot) -> None:
         """Look at what was put. What was evicted since then is no wrong byte."""
@@ -140,9 +166,10 @@ class Gets:
         if is_verified:
             _look(keys, values, self._size_bytes, self.tally)
 
-    def close(self) -> None:
+    def close(self) -> list[bytes]:
         """See Load."""
         self._arena.close()
+        return []
 
 
 class Exists:
@@ -164,8 +191,9 @@ class Exists:
         else:
             self.tally.note("exists", _clock() - before_s, len(keys), sum(there))
 
-    def close(self) -> None:
+    def close(self) -> list[bytes]:
         """See Load."""
+        return []
 
 
 class Mixed:
@@ -191,12 +219,9 @@ class Mixed:
         """See Load."""
         (self._gets if next(self._sides) else self._puts).call()
 
-    def close(self) -> None:
+    def close(self) -> list[bytes]:
         """See Load."""
-        try:
-            self._puts.close()
-        finally:
-            self._gets.close()
+        return self._puts.close() + self._gets.close()
 
 
 LOADS: dict[str, type[Puts | Gets | Mixed | Exists]] = {
@@ -207,13 +232,14 @@ LOADS: dict[str, type[Puts | Gets | Mixed | Exists]] = {
 }
 
 
-def remove(client: StoreClient, keys: Sequence[bytes]) -> None:
-    """Remove keys, those that are gone already too. A store that is away has nothing to remove."""
-    try:
-        for start in range(0, len(keys), 1024):
+def remove(client: StoreClient, keys: list[bytes]) -> list[bytes]:
+    """Remove keys, those that are gone already too; returns what is left if the store is away."""
+    for start in range(0, len(keys), 1024):
+        try:
             client.batch_remove(keys[start : start + 1024])
-    except StoreUnavailable:
-        return
+        except MooncakeError:
+            return keys[start:]
+    return []
 
 
 def _chosen(bound: Bound, case: Case, place: Place) -> list[list[bytes]]:

@@ -46,6 +46,13 @@ class Failed(Struct, frozen=True, kw_only=True, tag=True):
     problem: str
 
 
+class Left(Struct, frozen=True, kw_only=True, tag=True):
+    """The last thing a client process says, without being asked."""
+
+    keys: int
+    """That it has put, and could not remove."""
+
+
 class ThreadDone(Struct, frozen=True, kw_only=True):
     """What one thread did, see Tally."""
 

@@ -6,6 +6,7 @@ import contextlib
 import signal
 import subprocess
 import sys
+import threading
 
 CLOSE_S = 20.0
 
@@ -14,9 +15,17 @@ class Child:
     """`python -m MODULE ARGUMENTS`. `with` ends it.
 
     It sees its standard input end when this process ends, whichever way.
+
+    Args:
+        module: to be run.
+        arguments: of its command line.
+        close_s: how long it may take to end before it is killed.
     """
 
-    def __init__(self, module: str, *arguments: str) -> None:
+    def __init__(self, module: str, *arguments: str, close_s: float = CLOSE_S) -> None:
+        self._close_s = close_s
+        self._reader: threading.Thread | None = None
+        self._last = b""
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             stdin=subprocess.PIPE,
@@ -29,6 +38,11 @@ class Child:
     def pid(self) -> int:
         """Of the child."""
         return self._process.pid
+
+    @property
+    def last_words(self) -> bytes:
+        """The last line that it said after end(), b"" if none; once close() has returned."""
+        return self._last
 
     def tell(self, line: bytes) -> None:
         """Write a line; to a child that is gone nothing is told, and hear() says so."""
@@ -47,21 +61,36 @@ class Child:
         self._process.send_signal(signal.SIGTERM)
 
     def end(self) -> None:
-        """Close its standard input; does not wait."""
+        """Close its standard input; does not wait. Idempotent.
+
+        What it still says is taken in: nobody else hears it any more, and a child whose words fill
+        the pipe would hang.
+        """
+        if self._reader is not None:
+            return
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
+        self._reader = threading.Thread(target=self._read_rest, daemon=True)
+        self._reader.start()
 
     def close(self) -> None:
-        """End it and wait, at most 20 s before it is killed. Idempotent."""
+        """End it and wait; when its time is over or a signal interrupts, kill it. Idempotent."""
         self.end()
         try:
-            self._process.wait(timeout=CLOSE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=self._close_s)
+        finally:
+            self._process.kill()  # does nothing to one that has ended
             self._process.wait()
+            assert self._reader is not None and self._process.stdout is not None
+            self._reader.join()
+            self._process.stdout.close()
+
+    def _read_rest(self) -> None:
         assert self._process.stdout is not None
-        self._process.stdout.close()
+        for line in self._process.stdout:
+            self._last = line
 
     def __enter__(self) -> Child:
         return self

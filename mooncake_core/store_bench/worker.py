@@ -3,11 +3,12 @@
     python -m mooncake_core.store_bench.worker '{"config": {...}, ...}'
 
 It carries out one order a line until its standard input ends, which it does when the parent ends,
-whichever way; then it removes what it has put. SIGTERM ends a measurement early.
+whichever way; then it removes what it has put, and says what is left. SIGTERM ends an order early.
 """
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import threading
@@ -23,6 +24,7 @@ from mooncake_core.store_bench.messages import (
     Answer,
     Failed,
     Finish,
+    Left,
     Measured,
     Order,
     Prepare,
@@ -54,8 +56,9 @@ class Worker:
                 master=start.master, replicas=config.replicas, timeout_s=config.timeout_s
             ),
         )
-        self._bound = Bound(self._engine, self._client, config, start.prefix)
-        self._filled: list[bytes] = []
+        self._bound = Bound(self._engine, self._client, config, prefix=start.prefix, stop=stop)
+        self._owed: list[bytes] = []
+        """Keys that are to be removed, besides those that the loads have put."""
         self._loads: list[Load] = []
         self._faults: dict[str, int] = {}
         self._evictions = 0
@@ -73,15 +76,15 @@ class Worker:
             case Finish():
                 return self._finish()
 
-    def close(self) -> None:
-        """Remove what is left, and end the client."""
+    def close(self) -> int:
+        """Remove what is left and end the client; returns how many keys could not be removed."""
         try:
-            self._finish()
-        except MooncakeError:
-            pass  # the store is away or ends itself: nobody is left to be told
+            self._close_loads()
+            self._owed = remove(self._client, self._owed)
         finally:
             self._client.close()
             self._engine.close()
+        return len(self._owed)
 
     def _prepare(self, case: Case) -> None:
         if not any(node.state == "online" for node in self._stats().nodes):
@@ -104,7 +107,7 @@ class Worker:
                 if self._stop.is_set():
                     break
                 some = keys[start : start + batch]
-                self._filled += some
+                self._owed += some
                 fill(arena.slots[0], some)
                 views = arena.slots[0].views[: len(some)]
                 self._client.batch_put(zip(some, views, strict=True))
@@ -112,19 +115,23 @@ class Worker:
             arena.close()
 
     def _finish(self) -> Measured:
-        """Also after a failure in the middle of a row."""
+        done = self._measured(self._close_loads())
+        self._owed = remove(self._client, self._owed)
+        return done
+
+    def _close_loads(self) -> list[Tally]:
+        """Also after a failure in the middle of a row; returns what they found in the end."""
         loads, self._loads = self._loads, []
         for load in loads:
             load.tally = Tally()
         for load in loads:
-            load.close()
-        done = self._measured([load.tally for load in loads])
-        filled, self._filled = self._filled, []
-        remove(self._client, filled)
-        return done
+            self._owed += load.close()
+        return [load.tally for load in loads]
 
     def _measured(self, tallies: list[Tally]) -> Measured:
-        faults, evictions = self._client.read_faults, self._stats().evictions
+        faults = self._client.read_faults
+        # Nobody waits for the figures of what was told to end, and the master may be away.
+        evictions = self._evictions if self._stop.is_set() else self._stats().evictions
         since = {cause: count - self._faults.get(cause, 0) for cause, count in faults.items()}
         evicted = evictions - self._evictions
         self._faults, self._evictions = faults, evictions
@@ -148,7 +155,7 @@ def _thread_done(tally: Tally) -> ThreadDone:
     )
 
 
-def _say(answer: Answer) -> None:
+def _say(answer: Answer | Left) -> None:
     print(msgspec.json.encode(answer).decode(), flush=True)
 
 
@@ -169,13 +176,12 @@ def main(encoded: str) -> None:
     except MooncakeError as error:
         _say(Failed(problem=str(error)))
         return
-    try:
-        _say(Ready())
-        _serve(worker)
-    except BrokenPipeError:
-        pass  # the parent is gone
-    finally:
-        worker.close()
+    with contextlib.suppress(BrokenPipeError):  # the parent is gone
+        try:
+            _say(Ready())
+            _serve(worker)
+        finally:
+            _say(Left(keys=worker.close()))
 
 
 if __name__ == "__main__":

@@ -160,6 +160,50 @@ def test_a_signal_prints_what_there_is_and_ends_every_process(
     assert not any(Path(f"/proc/{pid}").exists() for pid in children)
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_run_that_is_interrupted_removes_what_it_has_put_at_once(
+    cluster: Cluster, number: signal.Signals, code: int
+) -> None:
+    where = ("--master", cluster.rpc, "--op=put", "--size=1 B", "--seconds=600")
+    before = cluster.stats().puts
+    bench = start(*where, "--keys=1000", "--threads=2", "--clients=2")
+    # So many that what the clients have to say of them fills their pipes.
+    eventually(lambda: cluster.stats().puts > before + 60_000, "many puts", timeout_s=60)
+    bench.send_signal(number)
+    _, errors = bench.communicate(timeout=15)
+    assert bench.returncode == code and "could not be removed" not in errors, errors
+    assert cluster.stats().objects == 0
+
+
+def test_a_run_that_is_interrupted_while_it_fills_the_store_leaves_it_empty(
+    cluster: Cluster,
+) -> None:
+    bench = start("--master", cluster.rpc, "--op=get", "--size=1 B", "--keys=10000000")
+    eventually(lambda: cluster.stats().objects > 2000, "some are filled")
+    bench.send_signal(signal.SIGTERM)
+    bench.communicate(timeout=15)
+    assert bench.returncode == 143
+    assert cluster.stats().objects == 0
+
+
+def test_keys_that_cannot_be_removed_are_told_and_how_to_remove_them() -> None:
+    cluster = Cluster("shm", nodes=1, capacity="16 MiB")
+    try:
+        where = ("--master", cluster.rpc, "--prefix=of mine", "--op=get", "--size=4 KiB")
+        bench = start(*where, "--keys=32", "--seconds=600", "--progress")
+        assert bench.stderr is not None
+        while "1 of 3" not in bench.stderr.readline():
+            assert bench.poll() is None
+        cluster.master.kill()
+        bench.send_signal(signal.SIGTERM)
+        _, errors = bench.communicate(timeout=30)
+    finally:
+        cluster.close()
+    assert bench.returncode == 143
+    how = f"mooncake store rm --prefix 'of mine/' --master {cluster.rpc}"
+    assert f"32 keys could not be removed; once it answers: {how}\n" in errors
+
+
 def test_processes_end_by_themselves_when_the_command_is_killed() -> None:
     flags = ("--loopback", "--progress", "--op=get", "--size=4KiB", *QUICK, "--repeats=1000")
     bench = start(*flags)
