@@ -15,13 +15,14 @@ from mooncake_core.config import MasterConfig
 from mooncake_core.errors import ConfigError, MooncakeError, StoreUnavailable
 from mooncake_core.listening import IDLE_S, address_of, bind, explained
 from mooncake_core.native import _native, native_errors
-from mooncake_core.store.comings import Nodes, by_name, changes
+from mooncake_core.store.comings import Look, changes, look_at
 from mooncake_core.store.metrics import StatsCollector
 from mooncake_core.store.stats import ClusterStats, decode_stats
+from mooncake_core.store.tasks import StoreAdmin
 
 _log = logging.getLogger(__name__)
 _STATS_TIMEOUT_S = 2.0
-_LOOK_S = 1.0  # between two looks at which nodes there are
+_LOOK_S = 1.0  # between two looks at the nodes
 
 _Stats = Callable[[], Awaitable[ClusterStats]]
 
@@ -29,7 +30,7 @@ _Stats = Callable[[], Awaitable[ClusterStats]]
 async def serve_master(
     config: MasterConfig, *, ready: Callable[[dict[str, str]], None], stop: asyncio.Event
 ) -> None:
-    """Serve metadata and admin HTTP until `stop` is set, and log which nodes come and go.
+    """Serve metadata and admin HTTP until `stop` is set; log which nodes come and go, and drains.
 
     Args:
         config: where to listen, and how long silence and leases last.
@@ -50,7 +51,8 @@ async def serve_master(
             admin = address_of(sock)
             _log.info("master serves %s, admin on %s", server.endpoint, admin)
             ready({"rpc": server.endpoint, "admin": admin})
-            await _watch_until(stop, stats, min(_LOOK_S, config.client_ttl_s / 2))
+            look = _look_of(server.endpoint, stats)
+            await _watch_until(stop, look, min(_LOOK_S, config.client_ttl_s / 2))
         finally:
             await runner.cleanup()
     finally:
@@ -94,20 +96,34 @@ def _stats_of(endpoint: str) -> _Stats:
     return stats
 
 
-async def _watch_until(stop: asyncio.Event, stats: _Stats, period_s: float) -> None:
-    """Log which nodes come and go until `stop` is set."""
+def _look_of(endpoint: str, stats: _Stats) -> Callable[[], Awaitable[Look]]:
+    """Return how to look at the nodes and at what is asked of them."""
+    admin = StoreAdmin(endpoint, timeout_s=_STATS_TIMEOUT_S)
+
+    async def look() -> Look:
+        nodes = (await stats()).nodes
+        tasks = await asyncio.get_running_loop().run_in_executor(None, admin.tasks)
+        return look_at(nodes, tasks)
+
+    return look
+
+
+async def _watch_until(
+    stop: asyncio.Event, look: Callable[[], Awaitable[Look]], period_s: float
+) -> None:
+    """Log what becomes of nodes until `stop` is set."""
     stopped = asyncio.ensure_future(stop.wait())
-    known: Nodes = {}
+    known = Look()
     try:
         while not (await asyncio.wait({stopped}, timeout=period_s))[0]:
             try:
-                nodes = by_name((await stats()).nodes)
+                found = await look()
             except MooncakeError as error:  # the next look may tell
                 _log.debug("the nodes are not known just now: %s", error)
                 continue
-            for level, event in changes(known, nodes):
+            for level, event in changes(known, found):
                 _log.log(level, "%s", event)
-            known = nodes
+            known = found
     finally:
         stopped.cancel()
 
