@@ -132,18 +132,16 @@ RoomOutcome CopyJobs::ReserveAll(Job& job) {
 // Where the stripe before it is, if that has room: few nodes leave domains to other copies.
 RoomOutcome CopyJobs::ReserveOne(Job& job, uint64_t bytes) {
   candidates_.clear();
-  if (!job.room.extents.empty()) candidates_.push_back(job.room.extents.back().slot);
   placer_->Begin(inventory_.nodes().views(), {.bytes = bytes});
-  for (uint32_t slot = placer_->Next(); slot != Placer::kNone; slot = placer_->Next()) {
+  uint32_t slot = job.room.extents.empty() ? placer_->Next() : job.room.extents.back().slot;
+  for (; slot != Placer::kNone; slot = placer_->Next()) {
+    if (!CanTake(job, slot, bytes)) continue;
     candidates_.push_back(slot);
-  }
-  std::erase_if(candidates_, [&](uint32_t slot) { return !CanTake(job, slot, bytes); });
-  for (const uint32_t slot : candidates_) {
-    if (job.making != kNoIndex) break;
-    if (const auto found = inventory_.Reserve(slot, bytes)) {
-      job.room.extents.push_back(*found);
-      return RoomOutcome::kDone;
-    }
+    const auto found =
+        job.making == kNoIndex ? inventory_.Reserve(slot, bytes) : std::optional<Reserved>{};
+    if (!found) continue;
+    job.room.extents.push_back(*found);
+    return RoomOutcome::kDone;
   }
   if (!job.plan.may_evict) return RoomOutcome::kFull;
   const auto first = std::ranges::find(candidates_, job.making);

@@ -21,6 +21,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -94,6 +95,8 @@ class Inventory {
 
   // Begins a message: it may do so much work on room, and what it uses was used now.
   void BeginStep();
+  // False: it has looked at as many nodes as may be. What is still to be placed waits.
+  bool may_place() const { return visits_ > 0; }
 
   // --- objects
   // The one that has the key and is not dying with its group.
@@ -243,11 +246,11 @@ class Inventory {
   Counters counters_;
   uint64_t committed_ = 0;
   std::array<uint64_t, 3> pinned_bytes_{};
-  uint32_t now_used_ = 0;                            // the count of uses
-  int work_ = 0, looks_ = 0, adoptable_ = 0;         // left to this step
-  std::deque<uint32_t> fenced_;                      // nodes with blocks that may be freed
-  std::deque<uint32_t> unsettled_;                   // groups, some twice, or settled by now
-  std::deque<std::pair<uint32_t, uint64_t>> short_;  // object and generation
+  uint32_t now_used_ = 0;                                  // the count of uses
+  int work_ = 0, looks_ = 0, visits_ = 0, adoptable_ = 0;  // left to this step
+  std::deque<uint32_t> fenced_;                            // nodes with blocks that may be freed
+  std::deque<uint32_t> unsettled_;                         // groups, some twice, or settled by now
+  std::deque<std::pair<uint32_t, uint64_t>> short_;        // object and generation
 
   // Of the step that goes on; kept for their memory.
   std::vector<Planned> plan_;
@@ -258,6 +261,13 @@ class Inventory {
   std::unordered_map<uint64_t, uint64_t> windows_;
   std::vector<uint32_t> near_;
   std::vector<uint32_t> order_;
+  struct RankedNode {
+    int in;       // class of its next victim
+    int32_t age;  // of that, negative
+    uint32_t at, slot;
+    auto operator<=>(const RankedNode&) const = default;
+  };
+  std::vector<RankedNode> ranked_;
   std::vector<uint32_t> taken_domains_, own_domains_;  // of the copies before, of this one
   uint32_t domain_count_ = 0;
   size_t copies_left_ = 0;  // this one included

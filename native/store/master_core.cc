@@ -153,13 +153,23 @@ void MasterCore::EndOverdue(int& steps) {
 
 // Nobody can write there yet: the put was not granted. It begins anew if it asks once more.
 void MasterCore::GiveBackForgotten(int& steps) {
-  for (; steps > 0 && !asked_.empty() && asked_.front().at_s + options_.lease_s < now_s_;
-       asked_.pop_front()) {
-    const auto found = making_room_.find(asked_.front().index);
-    if (found == making_room_.end() || found->second.asked_s > asked_.front().at_s) continue;
-    steps -= 1 + static_cast<int>(found->second.room.extents.size());
-    inventory_.GiveBack(found->second.room);
-    found->second.room.Restart();
+  for (; steps > 0 && !asked_.empty() && asked_.front().at_s + options_.lease_s < now_s_; --steps) {
+    const Asked asked = asked_.front();
+    asked_.pop_front();
+    const auto found = making_room_.find(asked.index);
+    if (found == making_room_.end() ||
+        inventory_.objects()[asked.index].generation != asked.generation) {
+      continue;
+    }
+    Making& making = found->second;
+    if (making.asked_s > asked.at_s) {
+      asked_.push_back({making.asked_s, asked.index, asked.generation});
+      continue;
+    }
+    steps -= static_cast<int>(making.room.extents.size());
+    making.is_forgotten = true;
+    inventory_.GiveBack(making.room);
+    making.room.Restart();
   }
 }
 

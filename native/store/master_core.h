@@ -154,10 +154,12 @@ class MasterCore {
   struct Making {
     Room room;
     double asked_s = 0;
+    bool is_forgotten = false;
   };
   struct Asked {
     double at_s = 0;
     uint32_t index = 0;
+    uint64_t generation = 0;
   };
   // An object's latest.
   struct SoftPin {
@@ -238,7 +240,7 @@ class MasterCore {
   std::unordered_map<SessionId, Session> sessions_;
   std::deque<Ended> ended_;
   std::unordered_map<uint32_t, Making> making_room_;  // by object
-  std::deque<Asked> asked_;                           // for room, in time
+  std::deque<Asked> asked_;                           // for room; each once that is not forgotten
   std::unordered_map<uint64_t, Lease> leases_;
   std::list<uint64_t> leases_by_end_;
   std::deque<uint64_t> ended_leases_;

@@ -86,6 +86,7 @@ PutStartReply::Item MasterCore::StartPut(const PutStart& event, const PutStart::
   bool takes_key = true;
   const PutOutcome claim = Claim(item, hash, options.is_upsert, takes_key);
   if (claim != PutOutcome::kStarted) return {claim};
+  if (!inventory_.may_place()) return {PutOutcome::kMakingRoom};
   if (!admission_->Admit(hash, item.size_bytes, now_s_)) {
     ++counters.not_admitted;
     return {PutOutcome::kNotAdmitted};
@@ -110,7 +111,7 @@ PutStartReply::Item MasterCore::StartPut(const PutStart& event, const PutStart::
   if (outcome == RoomOutcome::kDone) return Grant(index, reply);
   ++counters.making_room;
   making_room_.emplace(index, Making{std::move(later), now_s_});
-  asked_.push_back({now_s_, index});
+  asked_.push_back({now_s_, index, last_generation_});
   return {PutOutcome::kMakingRoom};
 }
 
@@ -178,13 +179,14 @@ PutStartReply::Item MasterCore::Continue(const PutStart& event, const PutStart::
   if (!is_same) return {PutOutcome::kInvalid};
   const auto making = making_room_.find(index);
   if (making == making_room_.end()) return Grant(index, reply);
+  making->second.asked_s = now_s_;
+  if (std::exchange(making->second.is_forgotten, false)) {
+    asked_.push_back({now_s_, index, object.generation});
+  }
+  if (!inventory_.may_place()) return {PutOutcome::kMakingRoom};
   const Wanted wanted = WantedOf(event, item, owner);
   const RoomOutcome outcome = inventory_.Place(wanted, making->second.room);
-  if (outcome == RoomOutcome::kMaking) {
-    making->second.asked_s = now_s_;
-    asked_.push_back({now_s_, index});
-    return {PutOutcome::kMakingRoom};
-  }
+  if (outcome == RoomOutcome::kMaking) return {PutOutcome::kMakingRoom};
   if (outcome == RoomOutcome::kDone) {
     inventory_.TakeOver(index, making->second.room);
     making_room_.erase(making);

@@ -5,6 +5,12 @@
 #include "base/check.h"
 
 namespace mooncake::store {
+namespace {
+
+// Most objects need one choice or two, which is less than sorting.
+constexpr uint32_t kScans = 2;
+
+}  // namespace
 
 struct Placer::Strategy {
   std::string_view name;
@@ -36,6 +42,7 @@ std::vector<std::string> Placer::Strategies() {
 
 void Placer::Begin(std::span<const NodeView> nodes, const Wish& wish) {
   candidates_.clear();
+  asked_ = 0;
   node_count_ = static_cast<uint32_t>(nodes.size());
   for (uint32_t slot = 0; slot < node_count_; ++slot) {
     const NodeView& node = nodes[slot];
@@ -49,22 +56,30 @@ void Placer::Begin(std::span<const NodeView> nodes, const Wish& wish) {
   }
 }
 
-// A choice is a scan: most objects need one or two, which is less than sorting.
+// Those that were named come last. Of two that are as good, the one of the lower slot is first.
+bool Placer::IsBefore(const Candidate& one, const Candidate& other) {
+  if (one.is_named != other.is_named) return other.is_named;
+  if (one.preference != other.preference) return one.preference < other.preference;
+  if (one.score != other.score) return one.score > other.score;
+  return one.slot < other.slot;
+}
+
 uint32_t Placer::Next() {
-  Candidate* best = nullptr;
-  for (Candidate& one : candidates_) {
-    if (one.is_named) continue;
-    const bool is_better = best == nullptr || one.preference < best->preference ||
-                           (one.preference == best->preference && one.score > best->score);
-    if (is_better) best = &one;
+  if (++asked_ == kScans + 1) {
+    std::ranges::sort(candidates_, IsBefore);
+    next_ = 0;
   }
-  if (best == nullptr) return kNone;
-  best->is_named = true;
-  return best->slot;
+  if (asked_ <= kScans) {
+    next_ = std::ranges::min_element(candidates_, IsBefore) - candidates_.begin();
+  }
+  if (next_ == candidates_.size() || candidates_[next_].is_named) return kNone;
+  candidates_[next_].is_named = true;
+  return candidates_[next_++].slot;
 }
 
 void Placer::Exclude(uint32_t domain) {
   std::erase_if(candidates_, [domain](const Candidate& one) { return one.domain == domain; });
+  next_ = std::ranges::find(candidates_, false, &Candidate::is_named) - candidates_.begin();
 }
 
 void Placer::Take(uint32_t slot) {

@@ -77,6 +77,7 @@ class Placer {
   struct Strategy;
 
   Placer(const Strategy& strategy, uint64_t seed) : strategy_(strategy), random_(seed) {}
+  static bool IsBefore(const Candidate& one, const Candidate& other);
   uint64_t Random();
   double FreeRatio(const NodeView& node, uint32_t slot, const Wish& wish);
   double AnyOrder(const NodeView& node, uint32_t slot, const Wish& wish);
@@ -90,6 +91,8 @@ class Placer {
   uint32_t turn_ = 0;        // round-robin: whose it is
   uint32_t node_count_ = 0;  // as of Begin
   std::vector<Candidate> candidates_;
+  uint32_t asked_ = 0;  // since Begin
+  size_t next_ = 0;     // once they are sorted
 };
 
 }  // namespace mooncake::store

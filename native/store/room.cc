@@ -15,6 +15,8 @@ namespace {
 // Evicting takes some 300 ns, looking at a block some 10.
 constexpr int kLooksAnEviction = 10;
 constexpr uint32_t kMaxAsks = 1000;
+constexpr int kVisitsAnEviction = 4;  // of nodes; some 75 ns each where all are full
+constexpr int kLeastVisits = 1000;
 
 }  // namespace
 
@@ -27,12 +29,15 @@ void Inventory::BeginStep() {
   ++now_used_;
   work_ = step_evictions_;
   looks_ = kLooksAnEviction * step_evictions_;
+  visits_ = std::max(kVisitsAnEviction * step_evictions_, kLeastVisits);
   adoptable_ = kMaxAdopted;
 }
 
 // A batch waits for its cache misses together: for records, then for what varies, then for slots.
 void Inventory::NearVictims(size_t count, uint64_t bytes) {
-  for (uint32_t slot = 0; slot < nodes_.size(); ++slot) {
+  const size_t most = 4 * count;  // more would push each other out again
+  size_t sum = 0;
+  for (uint32_t slot = 0; slot < nodes_.size() && sum < most; ++slot) {
     const NodeRecord& node = nodes_[slot];
     if (!nodes_.views()[slot].is_open || nodes_.views()[slot].free_bytes >= bytes) continue;
     near_.clear();
@@ -45,6 +50,7 @@ void Inventory::NearVictims(size_t count, uint64_t bytes) {
     for (const uint32_t index : near_) {
       objects_.PrefetchSlot(objects_.HashOf(objects_[index].key()));
     }
+    sum += near_.size();
     if (nodes_.size() > 1) count = count / 2 + 1;
   }
 }
@@ -141,6 +147,7 @@ RoomOutcome Inventory::Plan(const Wanted& wanted, Room& room, const Reserved& ce
   ranks_victims_ = evicts_oldest_ && wanted.preferred.empty();
   if (has_many_ && !CouldHold(wanted, room)) return RoomOutcome::kFull;
   while (room.extents.size() + plan_.size() < whole) {
+    if (visits_ <= 0 && !plan_.empty()) return RoomOutcome::kMaking;
     const Reserved begun = plan_.empty() ? centre : Reserved{};
     const RoomOutcome outcome = PlanExtent(wanted, room, begun);
     if (outcome != RoomOutcome::kDone) return outcome;
@@ -208,10 +215,13 @@ void Inventory::DropPlan(size_t from) {
 // On the best node that has it free; nodes where it would have to be made are left in `order_`.
 std::optional<Reserved> Inventory::PlaceFree(bool is_doubted, const Wanted& wanted,
                                              uint64_t bytes) {
+  // A node that is only ranked costs a few ns, and as much for each name that it is compared with.
+  visits_ -= static_cast<int>(nodes_.size() * (1 + wanted.preferred.size()) / 8);
   placement_->Begin(nodes_.views(), {bytes, wanted.host, wanted.preferred});
   for (const uint32_t domain : taken_domains_) placement_->Exclude(domain);
   order_.clear();
   for (uint32_t slot = placement_->Next(); slot != Placer::kNone; slot = placement_->Next()) {
+    --visits_;
     if (nodes_.views()[slot].is_doubted != is_doubted || !IsAllowed(wanted, slot)) continue;
     if (!windows_.empty() && IsPlanned(slot, nodes_[slot].allocator->Fitting(bytes))) {
       order_.push_back(slot);
@@ -224,6 +234,7 @@ std::optional<Reserved> Inventory::PlaceFree(bool is_doubted, const Wanted& want
 }
 
 std::optional<Reserved> Inventory::Reserve(uint32_t slot, uint64_t bytes) {
+  if (nodes_.views()[slot].free_bytes < bytes) return std::nullopt;
   const auto block = nodes_.Allocate(slot, bytes, kNoIndex);
   if (!block) return std::nullopt;
   return Reserved{slot, nodes_[slot].id, *block};

@@ -43,6 +43,7 @@ RoomOutcome Inventory::FindRoom(Planned& planned, Room& room, const Reserved& ce
       return take(centre.slot, limit);
   }
   for (const uint32_t slot : order_) {
+    if (windows_.empty()) break;
     if (TakeRest(slot, bytes, room.searches[slot])) return take(slot, EvictionClass::kInterior);
   }
   if (ranks_victims_ && order_.size() > 1) RankVictims(room);
@@ -83,15 +84,18 @@ uint32_t Inventory::NextVictim(uint32_t slot, const Search& search) const {
 
 // Nodes whose next victim is of a lower class come first, then those where it was used before.
 void Inventory::RankVictims(const Room& room) {
-  const auto rank = [&](uint32_t slot) {
-    const uint32_t block = NextVictim(slot, room.searches[slot]);
-    if (block == Eviction::kNone) return std::pair(kBlocked, int32_t{0});
-    const uint32_t index = static_cast<uint32_t>(nodes_[slot].allocator->TagOf(block));
-    const uint32_t age = now_used_ - objects_[index].touched;
-    const EvictionClass in = nodes_[slot].policy->ClassOf(block);
-    return std::pair(static_cast<int>(in), -static_cast<int32_t>(age));
-  };
-  std::ranges::stable_sort(order_, {}, rank);
+  ranked_.clear();
+  for (const uint32_t slot : order_) {
+    RankedNode node{kBlocked, 0, static_cast<uint32_t>(ranked_.size()), slot};
+    if (const uint32_t block = NextVictim(slot, room.searches[slot]); block != Eviction::kNone) {
+      const uint32_t index = static_cast<uint32_t>(nodes_[slot].allocator->TagOf(block));
+      node.in = static_cast<int>(nodes_[slot].policy->ClassOf(block));
+      node.age = -static_cast<int32_t>(now_used_ - objects_[index].touched);
+    }
+    ranked_.push_back(node);
+  }
+  std::ranges::sort(ranked_);
+  std::ranges::transform(ranked_, order_.begin(), &RankedNode::slot);
 }
 
 // Where a block stands among those that could be part of a window: what is free first.

@@ -68,8 +68,16 @@ struct Site {
     EXPECT(core.Step(Hello{kSession, 0, 1, ""}, 0).ok());
   }
 
+  // Asks until nothing waits any more.
+  PutStartReply Start(const PutStart& start) {
+    for (;;) {
+      PutStartReply reply = core.Step(start, 0);
+      const auto waits = [](const auto& item) { return item.outcome == PutOutcome::kMakingRoom; };
+      if (std::ranges::none_of(reply.items, waits)) return reply;
+    }
+  }
   void Put(const PutStart& start) {
-    const PutStartReply reply = core.Step(start, 0);
+    const PutStartReply reply = Start(start);
     for (const auto& item : reply.items) EXPECT(item.outcome == PutOutcome::kStarted);
     for (const auto outcome : core.Step(EndOf(start, reply), 0).outcomes) {
       EXPECT(outcome == EndOutcome::kDone);
@@ -330,6 +338,39 @@ TEST(StrictPutsAreRefusedAsSoonOfManyNodesAsOfFew) {
                   });
   };
   EXPECT(cost_of(1500) < 10 * cost_of(15));
+}
+
+// Nodes that have no room, each full of 64 small objects.
+std::unique_ptr<Site> Full(uint64_t nodes) {
+  constexpr uint64_t kObjects = 64;
+  auto site = std::make_unique<Site>(nodes, kObjects * 128);
+  const auto keys = KeysOf(kObjects * nodes, "old");
+  for (uint64_t at = 0; at < keys.size(); at += kObjects) {
+    site->Put(StartOf(kSession, std::span(keys).subspan(at, kObjects)));
+  }
+  return site;
+}
+
+TEST(OnePutIntoAFullPoolTakesTimeInProportionToItsNodes) {
+  const auto keys = KeysOf(1);
+  const auto cost_of = [&](uint64_t nodes) {
+    return CostOf([&] { return Full(nodes); },
+                  [&](auto& site) { site->Put(StartOf(kSession, keys)); });
+  };
+  EXPECT(cost_of(1600) < 60 * cost_of(100));
+}
+
+TEST(ManyPutsIntoAFullPoolAreAnsweredAsSoonOfManyNodesAsOfFew) {
+  const auto keys = KeysOf(kMaxBatch);
+  const auto cost_of = [&](uint64_t nodes) {
+    return CostOf([&] { return Full(nodes); },
+                  [&](auto& site) {
+                    const PutStartReply reply = site->core.Step(StartOf(kSession, keys), 0);
+                    EXPECT(reply.items.front().outcome == PutOutcome::kStarted);
+                    EXPECT(nodes < 100 || reply.items.back().outcome == PutOutcome::kMakingRoom);
+                  });
+  };
+  EXPECT(cost_of(320) < 6 * cost_of(20));
 }
 
 // A site whose first node drains: as many copies are under way as may be.
