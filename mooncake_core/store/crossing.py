@@ -94,38 +94,47 @@ def wrong_memory(error: TypeError, memory: Memory, lengths: str) -> TypeError:
 
 
 def results(answer: _Answer) -> list[PutResult]:
-    """Return how each put has gone, or raise the first fault, which then has all `results`."""
+    """Return how each put has gone, or raise the first fault, which then has all `results`.
+
+    The error that is raised stands there as an equal one: were it itself there, it would keep the
+    values that its traceback leads to until the garbage collector comes.
+    """
     outcomes, failures, space = answer
     results = [_RESULTS[outcome] for outcome in outcomes]
-    _raise_first(results, failures, space)
+    if failures:
+        raise _first(results, failures, space)
     return results
 
 
 def commits(answer: tuple[list[bool], _Failures]) -> list[bool]:
     """Return whether each object is visible, or raise the first fault; as `results`."""
     visible, failures = answer
-    _raise_first(visible, failures)
+    if failures:
+        raise _first(visible, failures)
     return visible
 
 
-def _raise_first(
+def _first(
     outcomes: Sequence[object], failures: _Failures, space: Sequence[int] = (0,) * 6
-) -> None:
-    if not failures:
-        return
+) -> Exception:
     errors = list(outcomes)
-    for index, code, message in failures:
-        error = translate(_native.Error(code, message, False))
-        if isinstance(error, OutOfSpace):
-            (
-                error.capacity_bytes,
-                error.used_bytes,
-                error.evictable_bytes,
-                error.pinned_bytes,
-                error.quarantined_bytes,
-                error.largest_free_extent_bytes,
-            ) = space
-        errors[index] = error
-    first: Any = errors[failures[0][0]]
+    for failure in failures:
+        errors[failure[0]] = _error(failure, space)
+    first: Any = _error(failures[0], space)
     first.results = tuple(errors)  # of a ValueError too
-    raise first
+    return first  # type: ignore[no-any-return]
+
+
+def _error(failure: tuple[int, _native.Code, str], space: Sequence[int]) -> Exception:
+    _, code, message = failure
+    error = translate(_native.Error(code, message, False))
+    if isinstance(error, OutOfSpace):
+        (
+            error.capacity_bytes,
+            error.used_bytes,
+            error.evictable_bytes,
+            error.pinned_bytes,
+            error.quarantined_bytes,
+            error.largest_free_extent_bytes,
+        ) = space
+    return error

@@ -51,7 +51,7 @@ async def serve_store(
             ready({"transfer": engine.endpoint})
             name = config.name or engine.endpoint
             await _serve_until(stop, node, _Standing(node, name, config.master))
-            if config.drain_s > 0 and not node.refusal:  # else another has the name
+            if config.drain_s > 0 and node.epoch != 0:  # else another may have the name
                 await loop.run_in_executor(None, _drain, config.master, name, config.drain_s)
         finally:
             node.close()

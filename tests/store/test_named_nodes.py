@@ -96,6 +96,22 @@ def test_a_node_that_leaves_while_it_is_refused_does_not_drain_the_one_with_its_
     other.link.close()
 
 
+def test_a_node_that_leaves_before_it_is_answered_does_not_drain_the_one_with_its_name(master):
+    other = Other(master)
+
+    async def leave():
+        stop = asyncio.Event()
+        await serve(master, ready=lambda bound: stop.set(), stop=stop, drain_s=5.0)
+
+    asyncio.run(leave())
+    other.beat()
+    link = Link(master)
+    [node] = link.ask(wire.One(), wire.STATS, wire.Stats).nodes
+    assert node.state == 0, "online"
+    link.close()
+    other.link.close()
+
+
 def test_a_node_gives_up_when_the_one_with_its_name_lives(master):
     other = Other(master)
 
