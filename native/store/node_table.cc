@@ -65,8 +65,8 @@ void NodeTable::Renumber() {
 void NodeTable::SetState(uint32_t slot, NodeState state) {
   has_opened_ = has_opened_ || (state == NodeState::kOnline && !views_[slot].is_open);
   nodes_[slot].state = state;
-  views_[slot].is_open = state == NodeState::kOnline;
-  domain_count_ = Placer::CountDomains(views_);
+  const bool was_open = std::exchange(views_[slot].is_open, state == NodeState::kOnline);
+  if (was_open != views_[slot].is_open) domain_count_ = Placer::CountDomains(views_);
 }
 
 void NodeTable::Doubt(uint32_t slot, double until_s) {

@@ -373,6 +373,22 @@ TEST(ManyPutsIntoAFullPoolAreAnsweredAsSoonOfManyNodesAsOfFew) {
   EXPECT(cost_of(320) < 6 * cost_of(20));
 }
 
+TEST(TickCostsInProportionToTheNodesThatAreSilent) {
+  constexpr double kTick_s = MasterCore::kStall_s / 2;
+  constexpr double kSuspected_s = 61;
+  const auto cost_of = [](uint64_t nodes) {
+    const auto make = [nodes] {
+      auto site = std::make_unique<Site>(nodes);
+      for (double now_s = 0; now_s < kSuspected_s; now_s += kTick_s) site->core.Tick(now_s);
+      return site;
+    };
+    return CostOf(make, [](auto& site) {
+      for (int tick = 0; tick < 10; ++tick) site->core.Tick(kSuspected_s);
+    });
+  };
+  EXPECT(cost_of(1600) < 60 * cost_of(100));
+}
+
 // A site whose first node drains: as many copies are under way as may be.
 std::unique_ptr<Site> Draining(uint64_t nodes, uint64_t& task) {
   constexpr uint64_t kJobsANode = 32;
