@@ -198,7 +198,7 @@ void CopyTasks::Drain(uint64_t id, Task& task, int& steps, double now_s) {
     const uint32_t object = inventory_.NextObjectOn(task.slot, task.cursor, steps * kLooksAStep);
     steps -= 1 + static_cast<int>((task.cursor - before) / kLooksAStep);
     if (object != kNoIndex) {
-      MoveOff(id, task, object);
+      MoveOff(id, task, object, task.cursor - 1);
       steps -= 10;
     } else if (task.cursor >= allocator.block_room()) {
       return EndPass(id, task, now_s);
@@ -224,11 +224,20 @@ bool CopyTasks::HasOther(const Object& object, size_t copy) const {
   return false;
 }
 
+// Whether the object is met here in this pass: at the first stripe of its copy on the node.
+bool CopyTasks::IsMet(std::span<const CopyExtent> extents, uint32_t slot, uint32_t block) {
+  const auto first = std::ranges::find_if(extents, [slot](const CopyExtent& extent) {
+    return !extent.is_void() && extent.node == slot;
+  });
+  return first != extents.end() && first->block == block;
+}
+
 // What has a copy elsewhere, and no room for another, may be one copy short.
-void CopyTasks::MoveOff(uint64_t id, Task& task, uint32_t index) {
+void CopyTasks::MoveOff(uint64_t id, Task& task, uint32_t index, uint32_t block) {
   const Object& object = inventory_.objects()[index];
   const size_t copy = CopyOn(object, task.slot);
   if (copy == object.copy_count || jobs_.IsCopied(index)) return;  // waits for its readers
+  if (!IsMet(object.copy(copy), task.slot, block)) return;
   const auto outcome = jobs_.Start({.task = id, .object = index, .source = task.source});
   if (outcome == CopyJobs::Outcome::kStarted) {
     ++task.jobs;

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -65,7 +66,8 @@ class CopyTasks {
   void Copy(uint64_t id, Task& task, double now_s);
   void Drain(uint64_t id, Task& task, int& steps, double now_s);
   void EndPass(uint64_t id, Task& task, double now_s);
-  void MoveOff(uint64_t id, Task& task, uint32_t object);
+  void MoveOff(uint64_t id, Task& task, uint32_t object, uint32_t block);
+  static bool IsMet(std::span<const CopyExtent> extents, uint32_t slot, uint32_t block);
   size_t CopyOn(const Object& object, uint32_t slot) const;
   bool HasOther(const Object& object, size_t copy) const;
   void Measure(Task& task) const;

@@ -274,6 +274,18 @@ def test_what_has_no_room_elsewhere_stays_and_the_task_says_how_much():
     assert site.state("a") == 0
 
 
+def test_a_drain_counts_an_object_in_stripes_once():
+    site = Site("a", "b", stripe_bytes=CHUNK, capacity=1 << 20)
+    site.put(b"full", size=3 * CHUNK, preferred=[b"b"])
+    site.put(b"k", size=3 * CHUNK, preferred=[b"a"])
+    created = site.create(wire.DRAIN, source="a")
+    used = site.used("a")
+    site.settle(3)
+    info = site.task(created.task)
+    assert info.state == wire.TASK_FAILED
+    assert info.problem == b"1 objects of %d bytes have no room on other nodes" % used
+
+
 def test_a_drain_waits_for_readers_and_writers():
     site = Site("a", "b")
     site.put(b"read", preferred=[b"a"])
