@@ -89,7 +89,7 @@ class ClusterStats(Struct, frozen=True, kw_only=True):
     evictions: int
     """Objects that went to make room."""
     out_of_space: int
-    """Puts for which no room could be made."""
+    """Times that no room could be made for a put; clients ask twice before they give up."""
     aborts: int
     """Puts that were given up."""
     expired_sessions: int

@@ -150,7 +150,9 @@ def batch_get_arrays(
         try:
             dtype = numpy.dtype(tensor.dtype)
         except TypeError as error:
-            raise TensorMismatch(f"{tensor}, a dtype that NumPy does not have") from error
+            raise TensorMismatch(
+                f"{tensor}, a dtype that NumPy does not have; get_tensor gives a torch.Tensor"
+            ) from error
         return raw.view(dtype).reshape(tensor.shape)
 
     return _get(client, keys, empty, shaped)

@@ -20,8 +20,10 @@ uint64_t KeyBytesOf(const Client::PutItem& item) {
 
 Status NoSpace(const Space& space, const PutStart::Item& item, uint64_t stripe_bytes) {
   if (space.capacity == 0) return {Code::kUnavailable, "no store node takes objects now"};
-  const std::string stripes =
-      stripe_bytes == 0 ? "" : " in stripes of " + std::to_string(stripe_bytes);
+  const std::string stripes = stripe_bytes == 0
+                                  ? ""
+                                  : " in stripes of " + std::to_string(stripe_bytes) +
+                                        " (the master's --stripe; a node has to be larger)";
   return {Code::kOutOfSpace,
           "no room for " + std::to_string(item.size_bytes) + " bytes" + stripes +
               ", each extent with a header of " + std::to_string(kHeaderBytes) + ": of " +

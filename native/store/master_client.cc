@@ -40,6 +40,10 @@ Status MasterClient::Exchange(Line line, Deadline deadline, const Line::Take& ta
   if (status.code() == Code::kPeerUnreachable) {
     return {Code::kUnavailable, "the master at " + address_ + " is away: " + status.message()};
   }
+  if (status.code() == Code::kWire) {
+    return {Code::kWire, "at " + address_ + " no master of a store answers clients and nodes: " +
+                             status.message()};
+  }
   return status;
 }
 
