@@ -15,7 +15,13 @@ from collections import OrderedDict
 import pytest
 
 from mooncake_core.config import MasterConfig
-from mooncake_core.errors import ConfigError, StaleEpoch, StoreUnavailable, TransferTimeout
+from mooncake_core.errors import (
+    ConfigError,
+    StaleEpoch,
+    StoreUnavailable,
+    TransferTimeout,
+    WireError,
+)
 from mooncake_core.store.master_service import serve_master
 from tests.store.processes import TTL_S, eventually
 
@@ -281,6 +287,15 @@ async def test_an_address_in_use_is_named(which):
         given = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", which: address}
         with pytest.raises(ConfigError, match=f"^{which}: .*{address}"):
             await serve_master(MasterConfig(**given), ready=lambda _: None, stop=None)
+
+
+def test_who_answers_and_is_no_master_is_named_by_its_address(cluster):
+    wrong = cluster.admin
+    cluster.rpc, right = wrong, cluster.rpc
+    client = cluster.new_client()
+    cluster.rpc = right
+    with pytest.raises(WireError, match=f"at {wrong} no master .*: HTTP speaks there"):
+        client.get("k")
 
 
 def test_processes_that_are_told_to_stop_leave_at_once_and_the_master_knows(cluster):
