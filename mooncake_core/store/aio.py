@@ -170,6 +170,11 @@ class AsyncObjectView(_Closing[ObjectView]):
     """An ObjectView. `async with` ends its pin."""
 
     close = _awaited(ObjectView.close)
+    _exit = _awaited(ObjectView.__exit__)
+
+    async def __aexit__(self, *raised: Any) -> None:
+        """As the blocking one's: what is raised is not replaced by a BufferError."""
+        await self._exit(*raised)
 
     @property
     def buffer(self) -> memoryview:

@@ -255,3 +255,29 @@ async def test_closing_waits_for_calls_that_are_under_way(quiet_cluster):
 def test_it_has_all_that_the_blocking_client_has():
     public = {name for name in dir(StoreClient) if not name.startswith("_")}
     assert public <= set(dir(AsyncStoreClient))
+
+
+async def test_what_is_raised_while_a_view_is_in_use_is_not_replaced(client):
+    assert await client.put("raised", b"value")
+    with pytest.raises(LookupError, match="mine"):
+        async with await client.view("raised") as view:
+            buffer = view.buffer
+            raise LookupError("mine")
+    assert buffer == b"value"
+    with pytest.raises(BufferError):
+        async with await client.view("raised") as view:
+            buffer = view.buffer
+
+
+async def test_a_task_that_is_cancelled_while_it_views_ends_as_cancelled(client):
+    assert await client.put("viewed", b"value")
+    kept = []
+
+    async def look():
+        async with await client.view("viewed") as view:
+            kept.append(view.buffer)
+            await asyncio.Event().wait()
+
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(look(), 0.2)
+    assert [bytes(buffer) for buffer in kept] == [b"value"]
