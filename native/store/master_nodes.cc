@@ -8,12 +8,22 @@
 namespace mooncake::store {
 namespace {
 
+// ESC and newlines, say, would reach terminals.
+bool IsControl(char character) {
+  const auto code = static_cast<unsigned char>(character);
+  return code < 0x20 || code == 0x7f;
+}
+
 // What cannot be in what a node says of itself; empty: it is fine.
 std::string ProblemWith(const NodeRegister& event) {
   for (const std::string* text : {&event.endpoint, &event.host_id, &event.name, &event.domain}) {
     if (text->size() <= kMaxNameBytes) continue;
     return "an endpoint, a host id, a name or a domain of " + std::to_string(text->size()) +
            " bytes; at most " + std::to_string(kMaxNameBytes) + " will do";
+  }
+  for (const std::string* text : {&event.host_id, &event.name, &event.domain}) {
+    if (std::ranges::none_of(*text, IsControl)) continue;
+    return "a host id, a name or a domain with a control character; text without any will do";
   }
   if (const auto address = ParseAddress(event.endpoint); !address.ok()) {
     return "its endpoint " + address.status().message();

@@ -210,3 +210,11 @@ def test_what_is_short_of_a_copy_gets_it_when_a_node_comes_back():
     store.step(wire.NodeHeartbeat(2))
     store.settle()
     assert store.step(wire.NodeHeartbeat(2)).orders
+
+
+@pytest.mark.parametrize("name", [b"n\x1b[31m", b"n\n", b"n\0", b"n\x7f"])
+def test_a_name_with_control_characters_is_refused(name):
+    store = Store()
+    reply = register(store, 2, b"host:2", name)
+    assert reply.refusal == wire.NODE_INVALID
+    assert b"control character" in reply.problem
