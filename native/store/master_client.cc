@@ -22,7 +22,13 @@ Line MasterClient::TakeIdle() {
 void MasterClient::KeepIdle(Line line) {
   line.Shrink();
   std::lock_guard lock(mutex_);
-  if (idle_.size() < kIdleConnections) idle_.push_back(std::move(line));
+  if (!is_closed_ && idle_.size() < kIdleConnections) idle_.push_back(std::move(line));
+}
+
+void MasterClient::Close() {
+  std::lock_guard lock(mutex_);
+  is_closed_ = true;
+  idle_.clear();
 }
 
 // A pooled connection may have died unseen, with a master that was restarted since.

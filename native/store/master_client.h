@@ -68,6 +68,9 @@ class MasterClient {
     return Exchange(std::move(line), deadline, {});
   }
 
+  // Drops what is not in use, and keeps nothing from now on.
+  void Close();
+
   const std::string& address() const { return address_; }
 
  private:
@@ -86,6 +89,7 @@ class MasterClient {
   const std::string address_;
   std::mutex mutex_;
   std::vector<Line> idle_;
+  bool is_closed_ = false;
 };
 
 }  // namespace mooncake::store

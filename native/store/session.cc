@@ -36,16 +36,48 @@ Session::Session(std::shared_ptr<Engine> engine, std::string master, double time
 }
 
 void Session::Close() {
+  bool stays = false;
   {
     std::lock_guard lock(mutex_);
     if (std::exchange(is_closed_, true)) return;
-    EndLeases();
+    ReleaseAllButPins();
+    stays = !IsOver();
   }
   closing_.notify_all();
-  thread_.join();
+  if (!stays) thread_.join();
+}
+
+// Whoever had a pin shared this: there is none any more.
+Session::~Session() {
+  Close();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Session::SayGoodbye() {
   const SessionId id = Snapshot().id;
   // A courtesy: a master that does not hear it notices by the silence.
-  if (id != 0) (void)master_.Notify(MessageType::kGoodbye, One{id}, Deadline::After(0.5));
+  if (id != 0) {
+    SendReleased();
+    (void)master_.Notify(MessageType::kGoodbye, One{id}, Deadline::After(0.5));
+  }
+  master_.Close();
+}
+
+// REQUIRES: mutex_ is held.
+bool Session::IsOver() const {
+  if (!is_closed_) return false;
+  return identity_.id == 0 || (pin_questions_ == 0 && leases_.empty());
+}
+
+// What is read is over; a pin is its view's to end.
+// REQUIRES: mutex_ is held.
+void Session::ReleaseAllButPins() {
+  std::erase_if(leases_, [this](const auto& held) {
+    held.second->end_s.store(0);
+    if (!held.second->is_pin) released_.push_back(held.first);
+    return !held.second->is_pin;
+  });
+  is_release_due_ = is_release_due_ || !released_.empty();
 }
 
 Status Session::CheckOpen() const {
@@ -73,6 +105,7 @@ Result<Session::Identity> Session::Current() {
 }
 
 Result<Session::Identity> Session::SayHello(Deadline deadline) {
+  MC_RETURN_IF_ERROR(CheckOpen());
   {
     std::unique_lock lock(mutex_);
     const auto may_speak = [this] { return !is_saying_hello_; };
@@ -129,8 +162,13 @@ void Session::EndLeases() {
 }
 
 void Session::Forget(SessionId id) {
-  std::lock_guard lock(mutex_);
-  if (identity_.id == id) identity_.id = 0;
+  {
+    std::lock_guard lock(mutex_);
+    if (identity_.id != id) return;
+    identity_.id = 0;
+    if (!is_closed_) return;
+  }
+  closing_.notify_all();
 }
 
 void Session::Rotate(uint64_t peer_id) {
@@ -141,8 +179,8 @@ std::shared_ptr<LeaseClock> Session::Hold(SessionId id, uint64_t lease, double e
   auto clock = std::make_shared<LeaseClock>();
   clock->is_pin = is_pin;
   std::lock_guard lock(mutex_);
-  if (identity_.id != id || is_closed_) return clock;
-  clock->end_s.store(end_s);
+  if (identity_.id != id || (is_closed_ && !is_pin)) return clock;
+  if (!is_closed_) clock->end_s.store(end_s);
   leases_[lease] = clock;
   return clock;
 }
@@ -171,8 +209,12 @@ Session::PinQuestion::PinQuestion(Session& session) : session_(session) {
 }
 
 Session::PinQuestion::~PinQuestion() {
-  std::lock_guard lock(session_.mutex_);
-  --session_.pin_questions_;
+  {
+    std::lock_guard lock(session_.mutex_);
+    --session_.pin_questions_;
+    if (!session_.is_closed_) return;
+  }
+  session_.closing_.notify_all();
 }
 
 void Session::AbortLater(SessionId id, PutAbort::Item put) {
@@ -186,7 +228,7 @@ void Session::AbortLater(SessionId id, PutAbort::Item put) {
 // Beats in time, and says what was released when no lookup has said it.
 void Session::Run() {
   std::unique_lock lock(mutex_);
-  while (!is_closed_) {
+  while (!IsOver()) {
     lock.unlock();
     const bool is_well = Beat().ok();
     lock.lock();
@@ -194,17 +236,19 @@ void Session::Run() {
     const bool has_period = is_well && identity_.client_ttl_s > 0;
     const double period_s = std::min(identity_.client_ttl_s / 4, identity_.lease_s / 3);
     const Deadline next = Deadline::After(has_period ? period_s : kFirstPeriod_s);
-    while (!is_closed_ && !next.passed()) {
-      closing_.wait_until(lock, next.time(), [this] { return is_closed_ || is_release_due_; });
-      if (is_closed_ || !is_release_due_) continue;
+    while (!IsOver() && !next.passed()) {
+      closing_.wait_until(lock, next.time(), [this] { return IsOver() || is_release_due_; });
+      if (IsOver() || !is_release_due_) continue;
       const auto soon = std::chrono::duration<double>(kRelease_s);
-      closing_.wait_for(lock, soon, [this] { return is_closed_; });
+      closing_.wait_for(lock, soon, [this] { return IsOver(); });
       is_release_due_ = false;
       lock.unlock();
       SendReleased();
       lock.lock();
     }
   }
+  lock.unlock();
+  SayGoodbye();
 }
 
 // Of what the heartbeat's thread asks, so that no lost answer keeps it silent for long.
@@ -243,7 +287,8 @@ void Session::SendReleased() {
 Status Session::Beat() {
   const Identity identity = Snapshot();
   const Deadline deadline = BeatDeadline(identity, kBeatShare);
-  if (identity.id == 0 || identity.peer_id != engine_->peer_id()) {
+  const bool is_past = identity.peer_id != engine_->peer_id() && CheckOpen().ok();
+  if (identity.id == 0 || is_past) {
     return SayHello(deadline).status();
   }
   const double now_s = MonotonicSeconds();

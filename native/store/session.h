@@ -4,7 +4,9 @@
 // Thread safety: all methods may be called by any thread.
 // Ownership: shared by a client and its readers and writers; shares the engine.
 // Invariants: a session has one peer id. When the engine has another one, or the master does not
-// know the session, the next use says hello again: what the old session was writing is lost.
+// know the session, the next use says hello again: what the old session was writing is lost. After
+// Close it goes on beating while there are pins, so that the end of each is heard; then it says
+// goodbye.
 #pragma once
 
 #include <atomic>
@@ -40,7 +42,7 @@ class Session {
   };
 
   Session(std::shared_ptr<Engine> engine, std::string master, double timeout_s);
-  ~Session() { Close(); }
+  ~Session();
 
   // The current identity; says hello when there is none that holds. kUnavailable, and kClosed after
   // Close.
@@ -85,11 +87,15 @@ class Session {
   double timeout_s() const { return timeout_s_; }
   uint64_t NextPutId() { return ++last_put_; }
 
+  // Waits until the goodbye is said, unless there are pins.
   void Close();
 
  private:
   Status CheckOpenLocked() const;
   void EndLeases();
+  void ReleaseAllButPins();
+  bool IsOver() const;
+  void SayGoodbye();
   Result<Identity> SayHello(Deadline deadline);  // one at a time
   Result<Identity> Introduce(Deadline deadline);
   void Run();

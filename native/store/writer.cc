@@ -238,6 +238,7 @@ Status Writer::WriteEmpty() {
 }
 
 Status Writer::PrepareEnd(PutEnd& end) {
+  MC_RETURN_IF_ERROR(context_->session.CheckOpen());
   MC_RETURN_IF_ERROR(WriteEmpty());
   std::unique_lock lock(mutex_);
   WaitUntilQuiet(lock);  // another thread may end it meanwhile

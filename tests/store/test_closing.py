@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from array import array
 
 import pytest
 
+from mooncake_core.config.tables import StoreClientConfig
 from mooncake_core.errors import MooncakeError, TransferError
+from mooncake_core.store import StoreClient
+from tests.store.processes import TTL_S, eventually
 
 
 @pytest.mark.parametrize("closed", ["client", "engine"])
@@ -104,3 +109,46 @@ def test_calls_that_a_close_meets_end_well_or_say_that_it_is_closed(quiet_cluste
     assert others == []
     assert len(errors) == 20
     assert {error for error in errors if "closed" not in error} == set()
+
+
+def test_views_that_outlive_their_client_keep_their_own_pins_only(quiet_cluster):
+    client = quiet_cluster.new_client()
+    keys = [f"outlived-{number}" for number in range(3)]
+    client.batch_put((key, b"value") for key in keys)
+    views = [client.view(key) for key in keys]
+    reader = client.open_read(keys)
+    if views[0].is_copy:
+        pytest.skip("nothing is pinned across hosts")
+
+    def leases():
+        return [one.leases for one in quiet_cluster.client.describe(keys)]
+
+    client.close()
+    eventually(lambda: leases() == [1, 1, 1], "the reader's lease ends")
+    views[0].close()
+    views[2].close()
+    eventually(lambda: leases() == [0, 1, 0], "the pins of closed views end")
+    time.sleep(2 * TTL_S)  # for so long a silent client is kept
+    assert leases() == [0, 1, 0]
+    assert views[1].buffer == b"value"
+    sessions = quiet_cluster.stats().clients
+    views[1].close()
+    eventually(lambda: leases() == [0, 0, 0], "the last pin ends")
+    eventually(lambda: quiet_cluster.stats().clients == sessions - 1, "the goodbye is heard")
+    reader.close()
+
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_a_client_that_is_closed_keeps_no_sockets(quiet_cluster):
+    engine = quiet_cluster.client.engine
+    before = descriptors()
+    clients = [StoreClient(engine, StoreClientConfig(master=quiet_cluster.rpc)) for _ in range(8)]
+    for client in clients:
+        client.stats()
+    assert descriptors() >= before + 8
+    for client in clients:
+        client.close()
+    assert descriptors() < before + 8
