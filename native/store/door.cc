@@ -28,9 +28,11 @@ Fd Nearest(Fd tcp) {
   const auto here = LocalAddress(tcp);
   const auto there = PeerAddress(tcp);
   if (!here.ok() || !there.ok() || here.value().host != there.value().host) return tcp;
-  const uint16_t port = there.value().port;
-  // The master may be bound to all addresses.
+  const auto& [host, port] = there.value();
+  // The master may be bound to all addresses; but one at all of IPv4 is not reached by IPv6.
+  const bool is_ipv6 = host.find(':') != std::string::npos && !host.starts_with("::ffff:");
   for (const Address& bound : {there.value(), Address{"0.0.0.0", port}, Address{"::", port}}) {
+    if (is_ipv6 && bound.host == "0.0.0.0") continue;
     auto door = ConnectUnix(DoorOf(bound), SOCK_STREAM);
     if (door.ok() && IsOfThisUser(door.value())) return std::move(door).value();
   }

@@ -71,6 +71,9 @@ void MasterServer::Stop() {
   const uint64_t one = 1;
   MC_CHECK(write(wake_.get(), &one, sizeof one) == sizeof one, "eventfd");
   thread_.join();
+  clients_.clear();
+  door_.Reset();
+  listener_.Reset();
 }
 
 void MasterServer::Run() {

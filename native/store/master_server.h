@@ -35,6 +35,7 @@ class MasterServer {
   ~MasterServer() { Stop(); }
 
   const std::string& endpoint() const { return endpoint_; }  // host:port that is bound
+  // All connections end, and the address is free.
   void Stop();
 
  private:

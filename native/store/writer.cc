@@ -145,37 +145,42 @@ size_t Writer::copy_count() {
 bool Writer::HasCopy() const { return !std::ranges::all_of(copies_, &Copy::is_lost); }
 
 // Ok while at least one copy has it. A caller's fault to any of them means that all of it may be
-// written again, so its checksums are added only when there was none.
+// written again, so its checksums are added only when there was none. What became of the others
+// counts all the same, even of those that another write has lost meanwhile: bytes may be under way.
 // REQUIRES: mutex_ is held.
 Status Writer::TakeResults(const Haul& haul, const Job& job) {
   std::optional<size_t> written;
+  Status fault;
   for (size_t copy = 0; copy < copies_.size(); ++copy) {
-    if (copies_[copy].is_lost) continue;
     const Status status = ResultOf(copy, haul, job);
-    if (IsCallersFault(status)) return status;
-    if (status.ok() && !written) written = copy;
+    if (fault.ok()) fault = status;
+    if (status.ok() && !copies_[copy].is_lost && !written) written = copy;
   }
+  MC_RETURN_IF_ERROR(fault);
   if (written && grant_.has_checksums) AddChecksums(*written, haul, job);
   return Failure();
 }
 
+// The first fault of the caller's.
 // REQUIRES: mutex_ is held.
 Status Writer::ResultOf(size_t copy, const Haul& haul, const Job& job) {
   const size_t pieces = job.stripes.size() + job.cuts.size();
   Copy& known = copies_[copy];
-  Status result;
+  Status fault;
   for (const Haul::Slot slot : std::span(job.slots).subspan(copy * pieces, pieces)) {
     if (!slot.is_used() || haul.StatusOf(slot).ok()) continue;
     const Status& status = haul.StatusOf(slot);
-    if (IsCallersFault(status)) return status;
-    if (result.ok()) result = status;
+    if (IsCallersFault(status)) {
+      if (fault.ok()) fault = status;
+      continue;
+    }
+    if (first_failure_.ok()) first_failure_ = status;
     known.is_lost = true;
     must_rotate_ |= status.is_dirty() || status.code() == Code::kFenced;
     AddTo(known.failed, haul.NodeOf(slot));
     if (status.is_dirty()) AddTo(known.dirty, haul.NodeOf(slot));
   }
-  if (first_failure_.ok()) first_failure_ = result;
-  return result;
+  return fault;
 }
 
 // REQUIRES: mutex_ is held.
@@ -264,6 +269,7 @@ Status Writer::FinishEnd(EndOutcome outcome) {
     std::lock_guard lock(mutex_);
     phase_ = Phase::kEnded;
     is_refused_ = outcome == EndOutcome::kUnknown;
+    if (outcome == EndOutcome::kInvalid) context_->session.AbortLater(owner_.id, AbortItem());
   }
   RotateIfRefused();
   if (outcome == EndOutcome::kDone) return Status::Ok();

@@ -210,11 +210,25 @@ TEST(MasterOfThisHostIsAskedAtItsDoor) {
 }
 
 TEST(DoorOfAnotherAddressIsLeftAlone) {
-  const auto server = StartMaster("127.0.0.1:0");
-  const Address other{"::1", ParseAddress(server->endpoint()).value().port};
-  const auto deaf = ListenTcp(other);
-  if (!deaf.ok()) return;  // this machine has no IPv6
-  EXPECT(FamilyOf(Nearest(ConnectTcp(other, Soon()).value())) == AF_INET6);
+  for (const std::string listen : {"127.0.0.1:0", "0.0.0.0:0"}) {
+    const auto server = StartMaster(listen);
+    const Address other{"::1", ParseAddress(server->endpoint()).value().port};
+    const auto deaf = ListenTcp(other);
+    if (!deaf.ok()) return;  // this machine has no IPv6
+    EXPECT(FamilyOf(Nearest(ConnectTcp(other, Soon()).value())) == AF_INET6);
+  }
+}
+
+TEST(MasterThatWasStoppedListensNoMore) {
+  const auto server = StartMaster();
+  const Address address = ParseAddress(server->endpoint()).value();
+  const Fd caller = ConnectTcp(address, Soon()).value();
+  server->Stop();
+  EXPECT(!ConnectTcp(address, Soon()).ok());
+  EXPECT(ListenTcp(address).ok());
+  EXPECT(OpenDoor(address).ok());
+  uint8_t byte = 0;
+  EXPECT(!RecvAll(caller, &byte, 1, Soon()).ok());
 }
 
 TEST(MasterThatSaysNothingIsUnavailable) {
