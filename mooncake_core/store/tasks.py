@@ -181,22 +181,22 @@ class StoreAdmin:
             body = _native.query_tasks(
                 self._client, tasks=tasks, is_cancel=is_cancel, timeout_s=self._timeout_s
             )
-        return [_status(raw) for raw in msgpack.decode(body, type=_Tasks).tasks]
+        return [_status(task) for task in msgpack.decode(body, type=_Tasks).tasks]
 
 
-def _status(raw: _Task) -> TaskStatus:
+def _status(task: _Task) -> TaskStatus:
     return TaskStatus(
-        task=raw.task,
-        kind=_KINDS[raw.kind],
-        state=_STATES[raw.state],
-        key=raw.key.decode(errors="replace"),
-        source=raw.source.decode(errors="replace"),
-        done_objects=raw.done_objects,
-        total_objects=raw.total_objects,
-        done_bytes=raw.done_bytes,
-        total_bytes=raw.total_bytes,
-        age_s=raw.age_us / 1e6,
-        problem=raw.problem.decode(errors="replace"),
+        task=task.task,
+        kind=_KINDS[task.kind],
+        state=_STATES[task.state],
+        key=task.key.decode(errors="replace"),
+        source=task.source.decode(errors="replace"),
+        done_objects=task.done_objects,
+        total_objects=task.total_objects,
+        done_bytes=task.done_bytes,
+        total_bytes=task.total_bytes,
+        age_s=task.age_us / 1e6,
+        problem=task.problem.decode(errors="replace"),
     )
 
 

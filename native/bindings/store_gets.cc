@@ -4,7 +4,6 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
-#include <deque>
 #include <vector>
 
 #include "bindings/store.h"

@@ -106,20 +106,27 @@ BufferView::BufferView(nb::handle object, bool is_writable) {
 
 store::Range Borrowed::Source(const store::Range& memory) {
   if (memory.length > kSmallBytes) return Register(memory);
-  uint8_t* const copy = arena_.Take(memory.length);
-  std::memcpy(copy, reinterpret_cast<const void*>(memory.address), memory.length);
-  return {reinterpret_cast<uint64_t>(copy), memory.length};
+  const store::Range copy = Take(memory.length);
+  std::memcpy(reinterpret_cast<void*>(copy.address), reinterpret_cast<const void*>(memory.address),
+              memory.length);
+  return copy;
 }
 
 store::Range Borrowed::Target(const store::Range& memory) {
   if (memory.length > kSmallBytes) return Register(memory);
-  return {reinterpret_cast<uint64_t>(arena_.Take(memory.length)), memory.length};
+  return Take(memory.length);
 }
 
 void Borrowed::Deliver(const store::Range& target, const store::Range& memory) {
   if (target.address == memory.address) return;
   std::memcpy(reinterpret_cast<void*>(memory.address),
               reinterpret_cast<const void*>(target.address), memory.length);
+}
+
+store::Range Borrowed::Take(uint64_t length) {
+  uint8_t* const taken = arena_.Take(length);
+  Check(arena_.status());
+  return {reinterpret_cast<uint64_t>(taken), length};
 }
 
 store::Range Borrowed::Register(const store::Range& memory) {

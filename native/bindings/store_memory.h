@@ -91,8 +91,8 @@ class BufferView {
   Py_buffer view_;
 };
 
-// Memory of callers that is not registered, made usable for one call. Made and dropped without the
-// GIL, since dropping waits.
+// Memory of callers that is not registered, made usable for one call; throws when it cannot be.
+// Made and dropped without the GIL, since dropping waits.
 class Borrowed {
  public:
   explicit Borrowed(store::Client& client)
@@ -105,6 +105,7 @@ class Borrowed {
   static void Deliver(const store::Range& target, const store::Range& memory);
 
  private:
+  store::Range Take(uint64_t length);
   store::Range Register(const store::Range& memory);
 
   const std::shared_ptr<store::Context> context_;

@@ -2,7 +2,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/vector.h>
 
-#include <deque>
 #include <vector>
 
 #include "bindings/store.h"

@@ -1,6 +1,7 @@
 #include "store/copy_tasks.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 namespace mooncake::store {
@@ -326,11 +327,21 @@ void CopyTasks::Close(uint64_t id, TaskState state, std::string problem) {
   task.info.problem = std::move(problem);
   running_.erase(id);
   over_.push_back(id);
-  if (over_.size() > kRemembered) {
-    tasks_.erase(over_.front());
-    over_.pop_front();
-  }
   if (task.info.kind == TaskKind::kDrain && state != TaskState::kDone) Reopen(task.source);
+  if (over_.size() > kRemembered) ForgetFirst();
+}
+
+// But neither the last nor one whose node still takes nothing for it: who drains that again is
+// given this one.
+void CopyTasks::ForgetFirst() {
+  const auto last = std::prev(over_.end());
+  const auto first = std::find_if(over_.begin(), last, [this](uint64_t id) {
+    const auto held = draining_.find(tasks_.at(id).source);
+    return held == draining_.end() || held->second != id;
+  });
+  if (first == last) return;
+  tasks_.erase(*first);
+  over_.erase(first);
 }
 
 void CopyTasks::Reopen(NodeId node) {

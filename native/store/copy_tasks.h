@@ -63,6 +63,7 @@ class CopyTasks {
   TaskCreated Undrain(const std::string& name);
   void Reopen(NodeId node);
   void Close(uint64_t id, TaskState state, std::string problem);
+  void ForgetFirst();
   void Copy(uint64_t id, Task& task, double now_s);
   void Drain(uint64_t id, Task& task, int& steps, double now_s);
   void EndPass(uint64_t id, Task& task, double now_s);

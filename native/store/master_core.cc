@@ -7,6 +7,11 @@
 #include "base/check.h"
 
 namespace mooncake::store {
+namespace {
+
+constexpr double kLongestPin_s = 1e9;
+
+}  // namespace
 
 Status Validate(const MasterOptions& options) {
   const auto eviction = MakeEviction(options.eviction);
@@ -173,7 +178,8 @@ void MasterCore::GiveBackForgotten(int& steps) {
   }
 }
 
-void MasterCore::PinUntil(uint32_t index, double end_s) {
+void MasterCore::PinFor(uint32_t index, double duration_s) {
+  const double end_s = now_s_ + std::min(duration_s, kLongestPin_s);
   (void)ForgetSoftPin(index);
   const uint64_t generation = inventory_.objects()[index].generation;
   soft_pin_of_.Insert({end_s, generation, HashIndex(index), index + 1});

@@ -178,7 +178,7 @@ class MasterCore {
   void EndOverdue(int& steps);
   void Work(int steps);
   void GiveBackForgotten(int& steps);
-  void PinUntil(uint32_t index, double end_s);
+  void PinFor(uint32_t index, double duration_s);
   uint64_t ForgetSoftPin(uint32_t index);
 
   // master_puts.cc

@@ -91,7 +91,7 @@ Objects MasterCore::Step(const List& event) {
 }
 
 std::vector<bool> MasterCore::Step(const SetPin& event, double now_s) {
-  now_s = Advance(now_s);
+  Advance(now_s);
   std::vector<bool> set(event.keys.size());
   if (event.pin > Pin::kHard) return set;
   Near(event.keys);
@@ -101,7 +101,7 @@ std::vector<bool> MasterCore::Step(const SetPin& event, double now_s) {
     if (index == kNoIndex) continue;
     if (inventory_.objects()[index].state != ObjectState::kCommitted) continue;
     inventory_.SetPin(index, event.pin);
-    if (event.pin == Pin::kSoft) PinUntil(index, now_s + event.soft_pin_s);
+    if (event.pin == Pin::kSoft) PinFor(index, event.soft_pin_s);
     set[at] = true;
   }
   return set;

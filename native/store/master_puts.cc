@@ -7,7 +7,6 @@
 namespace mooncake::store {
 namespace {
 
-constexpr double kLongestPin_s = 1e9;
 // How long placement leaves a node for last to which a write has failed. Who starts its put again
 // starts it elsewhere; and a client that alone is cut off from a node that is well does not keep
 // others from it for long. A node that is dead is soon named again, until its silence tells.
@@ -159,9 +158,7 @@ uint32_t MasterCore::AddPut(const PutStart& event, const PutStart::Item& item, u
   object.is_upsert = options.is_upsert;
   object.depth = item.depth;
   if (options.pin != Pin::kNone) inventory_.SetPin(index, options.pin);
-  if (options.pin == Pin::kSoft) {
-    PinUntil(index, now_s_ + std::min(options.soft_pin_s, kLongestPin_s));
-  }
+  if (options.pin == Pin::kSoft) PinFor(index, options.soft_pin_s);
   if (!item.parent.empty()) {
     const uint32_t parent = inventory_.Find(item.parent);
     if (parent != kNoIndex) inventory_.LinkToParent(index, parent);

@@ -158,7 +158,7 @@ struct PutEnd {
   std::vector<Item> items;
   std::vector<uint32_t> checksums;  // CRC-32C a chunk, of all items, in order
 };
-// An abort is a PutEnd that keeps no copy.
+// No copy is kept. Of all of them: `dirty` and `failed` nodes, as of the lost ones of a PutEnd.
 struct PutAbort {
   struct Item {
     uint64_t put_id = 0;

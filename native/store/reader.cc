@@ -234,6 +234,7 @@ Status Reader::Settle(Task& task, const ReadRound::Outcome& outcome, double now_
   ++task.tried;
   if (!outcome.status.ok()) {
     ++context_->counters.unreachable;
+    context_->counters.corrupt += was_wrong;
     // A process whose id was revoked takes a new one.
     if (outcome.status.code() == Code::kFenced) context_->session.Rotate(outcome.peer_id);
   } else if (!outcome.is_right) {

@@ -41,16 +41,12 @@ uint8_t* Arena::Take(uint64_t bytes) {
   if (blocks_.empty() || blocks_.back().size_bytes() - used_ < bytes) {
     blocks_.push_back(pool_.Take(bytes));
     used_ = 0;
+    if (status_.ok()) status_ = blocks_.back().status();
   }
   uint8_t* const taken = blocks_.back().data() + used_;
   used_ += bytes;
   taken_bytes_ += bytes;
   return taken;
-}
-
-Status Arena::status() const {
-  for (const auto& block : blocks_) MC_RETURN_IF_ERROR(block.status());
-  return Status::Ok();
 }
 
 }  // namespace mooncake::store

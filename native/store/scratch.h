@@ -81,13 +81,14 @@ class Arena {
   uint8_t* Take(uint64_t bytes);
   uint64_t taken_bytes() const { return taken_bytes_; }
   // Why memory that was taken cannot be used.
-  Status status() const;
+  const Status& status() const { return status_; }
 
  private:
   ScratchPool& pool_;
   std::vector<ScratchPool::Scratch> blocks_;
   uint64_t used_ = 0;  // of the last
   uint64_t taken_bytes_ = 0;
+  Status status_;  // the first that is not Ok
 };
 
 }  // namespace mooncake::store

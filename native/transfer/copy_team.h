@@ -4,8 +4,8 @@
 //
 // A caller takes step after step itself, and helpers that are free take some off it. So it waits
 // for no helper but those that are amid a step, and where all cores are busy it does nearly
-// everything itself. At most one thread more than there are helpers is to be at work: callers that
-// come when so many are get no help.
+// everything itself. A caller that comes when as many threads are at work as there are helpers, or
+// more, gets no help; nor is another helper woken then. Callers are never kept waiting for that.
 //
 // Thread safety: all methods may be called by any thread, but Run by no step.
 // Ownership: owns its threads. A forked child has none of them, and must not use or destroy it.

@@ -573,3 +573,19 @@ class Storm:
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_nodes_do_no_byte_is_foreign_and_no_space_is_lost(seed):
     Storm(seed).run(300)
+
+
+def test_the_task_that_has_drained_a_node_is_known_for_as_long_as_the_node_takes_nothing():
+    site = Site("a", "b")
+    site.put(b"k")
+    drained = site.create(wire.DRAIN, source="a").task
+    site.settle()
+    assert site.task(drained).state == wire.TASK_DONE
+    moved = []
+    for _ in range(1001):
+        moved.append(site.create(wire.MOVE, b"k", "b").task)
+        site.task(moved[-1], is_cancel=True)
+    assert site.create(wire.DRAIN, source="a").task == drained
+    assert site.task(drained).state == wire.TASK_DONE
+    assert site.step(wire.TaskQuery([moved[0]])).tasks == [], "the first of those is forgotten"
+    assert site.create(wire.UNDRAIN, source="a").task == drained

@@ -105,6 +105,21 @@ def test_bytes_that_change_once_on_their_way_to_a_reader_are_read_again(pair, fo
     assert client.remove(key)
 
 
+def test_bytes_that_change_before_their_node_is_cut_off_are_counted_with_what_cuts_it_off(pair):
+    cluster, lender = pair
+    client, value = cluster.new_client(timeout_s=1.0), content("cut", 8_000)
+    assert client.put("cut", value, options=ON_LENDER)
+    assert client.get("cut") == value
+    flow = lender.relay.answers
+    flow.is_held_after_faults, flow.faults = True, 1
+    try:
+        assert client.get("cut") is None
+    finally:
+        flow.is_held_after_faults = False
+        lender.relay.resume()
+    assert (client.read_faults["corrupt"], client.read_faults["unreachable"]) == (1, 1)
+
+
 def test_bytes_that_change_once_on_their_way_to_a_new_copy_are_fetched_again(pair):
     cluster, lender = pair
     client = cluster.client

@@ -102,6 +102,15 @@ def test_of_many_soft_pins_the_last_one_counts(last_s, is_left):
     assert info.pin == (wire.SOFT_PIN if is_left else wire.NO_PIN)
 
 
+def test_a_soft_pin_for_longer_than_anyone_can_count_is_one_all_the_same():
+    site = Site("a")
+    site.put(b"k")
+    assert site.step(wire.SetPin(wire.SOFT_PIN, (1 << 64) - 1, [b"k"])).flags == b"\1"
+    site.tick()
+    [info] = site.step(wire.Describe([b"k"])).objects
+    assert info.pin == wire.SOFT_PIN
+
+
 def test_members_of_no_group_cannot_be_counted():
     with pytest.raises(ValueError, match="group_size is 2, and there is no group"):
         Link(group_size=2)

@@ -20,12 +20,15 @@ class Flow:
         self.is_closed, self.turn = threading.Event(), threading.Lock()
         self.bytes_per_s = float("inf")
         self.faults = 0.0  # so many pieces more change on their way
+        self.is_held_after_faults = False  # nothing passes after the last of them
 
     def pass_on(self, data):
         """Return what arrives of it, when it may."""
         self._await_turn(len(data))
         if self.faults > 0 and len(data) >= _SMALL:
             self.faults -= 1
+            if self.faults == 0 and self.is_held_after_faults:
+                self.may_pass.clear()
             middle = len(data) // 2
             return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
         return data
