@@ -73,6 +73,7 @@ def test_what_a_node_may_still_take_is_kept_from_others_whoever_else_was_at_faul
         ]
         first = client.open_write("first", size_bytes=LARGE, options=options[0])
         second = client.open_write("second", size_bytes=SIZE, options=options[1])
+        assert client.put("met", b"x", options=PutOptions(replicas=3))  # all are connected to
         cluster.nodes[1].signal(signal.SIGSTOP)
         with pytest.raises((ValueError, MooncakeError), match="registered"):
             client.write_ranges(
