@@ -215,6 +215,8 @@ class Inventory {
   bool IsAllowed(const Wanted& wanted, uint32_t slot) const;
   void TakeDomain(const Wanted& wanted, size_t placed, uint32_t slot);
   void RecallDomains(const Wanted& wanted, const Room& room);
+  void SurveyDomains();
+  RoomOutcome PlanCopies(Wanted wanted, Room& room);
   Reserved FreeGrown(Room& room);
   void ReserveRun(uint32_t slot, uint32_t free_block, uint64_t bytes, Room& room);
   bool Evict(Planned& planned, Room& room);
@@ -269,6 +271,7 @@ class Inventory {
   };
   std::vector<RankedNode> ranked_;
   std::vector<uint32_t> taken_domains_, own_domains_;  // of the copies before, of this one
+  std::vector<uint64_t> domain_bytes_;
   uint32_t domain_count_ = 0;
   size_t copies_left_ = 0;  // this one included
   std::vector<CopyExtent> copy_;

@@ -66,10 +66,8 @@ RoomOutcome Inventory::Place(const Wanted& wanted, Room& room) {
   // Without work to do with it, a run that was begun is not touched.
   RoomOutcome outcome = RoomOutcome::kMaking;
   if (work_ > 0 || room.grown.slot == kNoIndex) {
-    const Reserved centre = FreeGrown(room);
-    RecallDomains(wanted, room);
-    outcome = Plan(wanted, room, centre);
-    if (outcome == RoomOutcome::kFull && !KeepWholeCopies(wanted, room)) {
+    outcome = PlanCopies(wanted, room);
+    if (outcome == RoomOutcome::kFull) {
       return unsettled_.empty() ? outcome : RoomOutcome::kMaking;  // more may be evictable by then
     }
     const bool is_done = CarryOut(room) && outcome != RoomOutcome::kMaking;
@@ -79,6 +77,22 @@ RoomOutcome Inventory::Place(const Wanted& wanted, Room& room) {
     for (const Reserved& extent : room.extents) Keep(extent);
   }
   return outcome;
+}
+
+// Fewer copies if need be, unless all must be: one in stripes may need the domains of another.
+RoomOutcome Inventory::PlanCopies(Wanted wanted, Room& room) {
+  Reserved centre = FreeGrown(room);
+  for (;; --wanted.copies, centre = {}) {
+    RecallDomains(wanted, room);
+    const RoomOutcome outcome = Plan(wanted, room, centre);
+    if (outcome != RoomOutcome::kFull) return outcome;
+    const size_t whole = (room.extents.size() + plan_.size()) / wanted.stripes;
+    if (wanted.is_strict || wanted.stripes == 1 || whole + 1 >= wanted.copies) {
+      return KeepWholeCopies(wanted, room) ? RoomOutcome::kDone : RoomOutcome::kFull;
+    }
+    DropPlan(0);
+    GiveBack(room);
+  }
 }
 
 // False: there are none, or all must be; nothing is left then.
@@ -107,11 +121,20 @@ void Inventory::RecallDomains(const Wanted& wanted, const Room& room) {
   if (wanted.copies == 1) return;
   domain_count_ = wanted.stripes > 1 ? CountDomains() : 0;
   copies_left_ = wanted.copies - room.extents.size() / wanted.stripes;
+  if (wanted.stripes > 1) SurveyDomains();
   for (size_t at = 0; at < room.extents.size(); ++at) {
     const uint32_t domain = nodes_.views()[room.extents[at].slot].domain;
     auto& domains =
         at / wanted.stripes == room.extents.size() / wanted.stripes ? own_domains_ : taken_domains_;
     if (std::ranges::find(domains, domain) == domains.end()) domains.push_back(domain);
+  }
+}
+
+// How much each could hold if all that can go went.
+void Inventory::SurveyDomains() {
+  domain_bytes_.assign(nodes_.size(), 0);
+  for (const NodeView& node : nodes_.views()) {
+    if (node.is_open) domain_bytes_[node.domain] += node.free_bytes + node.evictable_bytes;
   }
 }
 
@@ -128,13 +151,19 @@ void Inventory::TakeDomain(const Wanted& wanted, size_t placed, uint32_t slot) {
   --copies_left_;
 }
 
-// The stripes of a copy lie in so many domains that each copy to come still has its share.
+// The stripes of a copy lie in so many domains that each copy to come still has its share; the
+// first of them could hold its part of the copy.
 bool Inventory::IsAllowed(const Wanted& wanted, uint32_t slot) const {
-  if (wanted.copies == 1 || wanted.stripes == 1 || own_domains_.empty()) return true;
+  if (wanted.copies == 1 || wanted.stripes == 1) return true;
   const uint32_t domain = nodes_.views()[slot].domain;
-  if (std::ranges::find(own_domains_, domain) != own_domains_.end()) return true;
   const size_t left = domain_count_ - std::min<size_t>(domain_count_, taken_domains_.size());
-  return own_domains_.size() < left / copies_left_;
+  const size_t share = left / copies_left_;
+  if (own_domains_.empty()) {
+    const uint64_t copy_bytes = wanted.size_bytes + wanted.stripes * kHeaderBytes;
+    return domain_bytes_[domain] >= copy_bytes / std::max<size_t>(share, 1);
+  }
+  if (std::ranges::find(own_domains_, domain) != own_domains_.end()) return true;
+  return own_domains_.size() < share;
 }
 
 // What of all that is wanted is not there yet; it is left in `plan_`. `centre`: see FreeGrown.

@@ -7,6 +7,7 @@ from array import array
 
 import pytest
 
+from mooncake_core.errors import OutOfSpace
 from mooncake_core.store import PutOptions
 from tests.store.processes import Cluster, eventually
 
@@ -51,6 +52,39 @@ def test_a_striped_object_is_written_and_read_like_any_other(striped, part_bytes
         assert buffer == value
     assert client.remove(key)
     memory.close()
+
+
+@pytest.fixture(scope="module")
+def unequal():
+    cluster = Cluster("shm", nodes=0, stripe="256 KiB")
+    for cluster.capacity in ("2 MiB", "8 MiB", "32 MiB"):
+        cluster.start_node()
+    cluster.await_nodes(3)
+    yield cluster
+    cluster.close()
+
+
+@pytest.mark.parametrize(
+    ("size", "replicas", "copies"),
+    [(1_000_000, 3, 3), (2_500_000, 2, 2), (10_000_000, 3, 2), (20_000_000, 2, 1)],
+)
+def test_on_unequal_nodes_as_many_copies_in_stripes_are_made_as_fit(
+    unequal, size, replicas, copies
+):
+    """What is too small for a copy is left out, and with fewer copies each has more domains."""
+    client, value = unequal.client, content("unequal", size)
+    for strict in (False, True):
+        options = PutOptions(replicas=replicas, strict=strict)
+        if strict and copies < replicas:
+            with pytest.raises(OutOfSpace):
+                client.put("unequal", value, options=options)
+            continue
+        with client.open_write("unequal", size_bytes=size, options=options) as writer:
+            assert writer.replicas == copies
+        assert client.put("unequal", value, options=options)
+        assert client.get("unequal") == value
+        assert client.remove("unequal")
+        eventually(lambda: client.stats().used_bytes == 0, "what was read is let go")
 
 
 def flip_a_byte(cluster, value, names):
