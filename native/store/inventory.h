@@ -54,8 +54,9 @@ struct Room {
   uint64_t searched_bytes = 0;
   std::vector<Search> searches;  // by node
   uint32_t asks = 0;
+  uint8_t fewer_copies = 0;  // than are wanted, since all would not fit
 
-  void Restart() { asks = 0, searched_bytes = 0; }
+  void Restart() { asks = 0, searched_bytes = 0, fewer_copies = 0; }
 };
 enum class RoomOutcome {
   kDone,

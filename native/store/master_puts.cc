@@ -85,7 +85,6 @@ PutStartReply::Item MasterCore::StartPut(const PutStart& event, const PutStart::
   bool takes_key = true;
   const PutOutcome claim = Claim(item, hash, options.is_upsert, takes_key);
   if (claim != PutOutcome::kStarted) return {claim};
-  if (!inventory_.may_place()) return {PutOutcome::kMakingRoom};
   if (!admission_->Admit(hash, item.size_bytes, now_s_)) {
     ++counters.not_admitted;
     return {PutOutcome::kNotAdmitted};
@@ -96,7 +95,8 @@ PutStartReply::Item MasterCore::StartPut(const PutStart& event, const PutStart::
   }
   room_.Restart();
   const Wanted wanted = WantedOf(event, item, owner);
-  const RoomOutcome outcome = inventory_.Place(wanted, room_);
+  const RoomOutcome outcome =
+      inventory_.may_place() ? inventory_.Place(wanted, room_) : RoomOutcome::kMaking;
   if (outcome == RoomOutcome::kFull) {
     ++counters.out_of_space;
     return NoRoom(wanted);

@@ -82,7 +82,8 @@ RoomOutcome Inventory::Place(const Wanted& wanted, Room& room) {
 // Fewer copies if need be, unless all must be: one in stripes may need the domains of another.
 RoomOutcome Inventory::PlanCopies(Wanted wanted, Room& room) {
   Reserved centre = FreeGrown(room);
-  for (;; --wanted.copies, centre = {}) {
+  wanted.copies -= room.fewer_copies;
+  for (;; --wanted.copies, ++room.fewer_copies, centre = {}) {
     RecallDomains(wanted, room);
     const RoomOutcome outcome = Plan(wanted, room, centre);
     if (outcome != RoomOutcome::kFull) return outcome;

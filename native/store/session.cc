@@ -47,9 +47,14 @@ void Session::Close() {
   if (!stays) thread_.join();
 }
 
-// Whoever had a pin shared this: there is none any more.
+// Who had a pin shared this; what is still held nobody can read any more.
 Session::~Session() {
   Close();
+  {
+    const std::lock_guard lock(mutex_);
+    EndLeases();
+  }
+  closing_.notify_all();
   if (thread_.joinable()) thread_.join();
 }
 
