@@ -139,7 +139,15 @@ def _until_nobody_reads() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave_stdout()
+    except OSError as error:
+        _leave_stdout()
+        raise MooncakeError(f"stdout: {error.strerror}") from error
+
+
+def _leave_stdout() -> None:
+    """Have nothing more written there at the interpreter's end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager

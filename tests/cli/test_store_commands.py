@@ -107,6 +107,15 @@ def test_what_reads_a_list_may_stop_reading(store: Cluster) -> None:
     assert len(done.stdout) == 101 and done.stderr == b""
 
 
+@pytest.mark.parametrize("command", ["ls", "get key"])
+def test_output_that_cannot_be_written_is_one_line(store: Cluster, command: str) -> None:
+    store.client.put("key", bytes(100_000))
+    line = f"{sys.executable} -m mooncake_cli store {command} --master {store.rpc} > /dev/full"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == b"mooncake: stdout: No space left on device\n"
+
+
 def test_objects_are_removed_and_counted(store: Cluster) -> None:
     store.client.batch_put((f"{kind}/{number}", b"") for kind in "abc" for number in range(10))
     assert output(store, "rm", "a/0", "a/1", "none") == "2\n"
