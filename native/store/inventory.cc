@@ -191,10 +191,9 @@ Pin Inventory::PinOf(const Object& object) const {
 }
 
 EvictionClass Inventory::ClassOf(const Object& object, size_t copy) const {
-  if (object.holds > 0 || object.pin == Pin::kHard) return EvictionClass::kHeld;
-  if (copy >= object.wanted) return EvictionClass::kExtra;
   const Pin pin = PinOf(object);
-  if (pin == Pin::kHard) return EvictionClass::kHeld;
+  if (object.holds > 0 || pin == Pin::kHard) return EvictionClass::kHeld;
+  if (copy >= object.wanted) return EvictionClass::kExtra;
   if (pin == Pin::kSoft) return EvictionClass::kSoftPinned;
   return object.child != kNoIndex ? EvictionClass::kInterior : EvictionClass::kLeaf;
 }
