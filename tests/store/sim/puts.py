@@ -123,20 +123,22 @@ class Puts(Copies):
 
     def claims(self, message, reply, session):
         """Return for each item the outcomes that would be right, and whether it takes the key."""
-        taken, mine, claims = set(), set(), []
+        taken, freed, mine, claims = set(), set(), set(), []
         for item, grant in zip(message.items, reply.items, strict=True):
-            expected, takes_key = self.claim_of(message, item, session, taken)
+            expected, takes_key = self.claim_of(message, item, session, taken, freed)
             if item.put_id in mine:
                 expected = set(range(9))
             mine.add(item.put_id)
             if grant.outcome == wire.NOT_ADMITTED:
                 self.refused.add(item.key)
+            if grant.outcome == wire.OUT_OF_SPACE and item.put_id in session.puts:
+                freed.add(item.key)  # it waited for room until now
             if takes_key and grant.outcome in (wire.STARTED, wire.MAKING_ROOM):
                 taken.add(item.key)
             claims.append((expected, takes_key))
         return claims
 
-    def claim_of(self, message, item, session, taken):
+    def claim_of(self, message, item, session, taken, freed):
         started = {wire.STARTED, wire.OUT_OF_SPACE, wire.MAKING_ROOM}
         if not self.is_valid(message, item):
             return {wire.INVALID}, False
@@ -147,7 +149,8 @@ class Puts(Copies):
                 return {wire.INVALID}, False
             return (started if there.is_making_room else {wire.STARTED}), False
         options = message.options[item.options]
-        there, takes_key = self.keys.get(item.key), not options.is_upsert
+        there = None if item.key in freed else self.keys.get(item.key)
+        takes_key = not options.is_upsert
         if not options.is_upsert:
             if item.key in taken or (there and there.state == "writing"):
                 return {wire.BUSY}, False
