@@ -26,7 +26,7 @@ def stop_in_one_read(stage, reader):
             reader.stop()
         return
     progress = stage.progress_of(reader, LARGE)
-    for _ in range(100):
+    for _ in range(1000):
         progress.mark()
         reader.say(["read_part", [0]])
         progress.await_change()

@@ -17,7 +17,7 @@ def stop_in_the_payload(stage, writer):
     """Stop it while one write moves 24 MiB."""
     progress = stage.progress()
     assert writer.tell(["put", ["warm", MIB]]) == {"value": True}
-    for number in range(100):
+    for number in range(1000):
         assert writer.tell(["open_write", [f"large-{number}"]]) == {"value": True}
         progress.mark()
         writer.say(["write_part", [0]])
