@@ -6,6 +6,7 @@ import sys
 
 INTERRUPTED_WHILE_LOADING = """
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever the suite was started with
 from mooncake_cli.app import main
 
 class Finder:
