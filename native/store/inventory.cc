@@ -157,8 +157,8 @@ void Inventory::SetPin(uint32_t index, Pin pin) {
   pinned_bytes_[static_cast<int>(object.pin)] -= bytes;
   pinned_bytes_[static_cast<int>(pin)] += bytes;
   if (object.group != kNoIndex) {
+    CountPin(object.group, pin, 1);  // first, so that the same pin again unsettles nobody
     CountPin(object.group, object.pin, -1);
-    CountPin(object.group, pin, 1);
   }
   object.pin = pin;
   Reclassify(index);

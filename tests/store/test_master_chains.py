@@ -213,6 +213,8 @@ def test_a_pin_in_a_large_group_holds_at_once_and_settles_in_slices():
     reply, _ = store.start(b"other", 100)
     assert reply.items[0].outcome == wire.OUT_OF_SPACE
     assert (store.stats().objects, store.stats().space.evictable) == (count, 0)
+    pin(store, wire.HARD_PIN, b"7")
+    assert store.settle() == 0, "the same pin again costs nothing"
 
 
 def test_a_large_group_goes_in_slices():

@@ -88,6 +88,11 @@ def test_a_node_that_leaves_while_it_is_refused_does_not_drain_the_one_with_its_
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(leave())
+    assert_online_alone(master, other)
+
+
+def assert_online_alone(master, other):
+    """It was not drained for the one that has gone. Ends it."""
     other.beat()
     link = Link(master)
     [node] = link.ask(wire.One(), wire.STATS, wire.Stats).nodes
@@ -104,12 +109,7 @@ def test_a_node_that_leaves_before_it_is_answered_does_not_drain_the_one_with_it
         await serve(master, ready=lambda bound: stop.set(), stop=stop, drain_s=5.0)
 
     asyncio.run(leave())
-    other.beat()
-    link = Link(master)
-    [node] = link.ask(wire.One(), wire.STATS, wire.Stats).nodes
-    assert node.state == 0, "online"
-    link.close()
-    other.link.close()
+    assert_online_alone(master, other)
 
 
 def test_a_node_gives_up_when_the_one_with_its_name_lives(master):
